@@ -1,4 +1,4 @@
-// Package tests holds what needs more than one process: jobs of real ranks, killed, stopped and signalled as operators
-// and kernels do. It is a module of its own, so that what only tests need never reaches a user's go.sum. make e2e runs
-// it, and README.md lists its packages.
+// Package tests holds the tests that need more than one process: jobs of real ranks that are killed, stopped and
+// signalled as operators and kernels do. It is a module of its own, so that dependencies of the tests never reach a
+// user's go.sum. make e2e runs the tests, and README.md lists the packages.
 package tests

@@ -18,31 +18,31 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// limit is how long a job may take that isn't started for longer. A test that needs more hangs. It is well below the
-// limit of a package, which would end the test without what the job printed.
+// limit is how long a job may take unless StartFor sets another limit. A test that needs more hangs. The limit is well
+// below that of a package, which would end the test without the job's output.
 const limit = 4 * time.Minute
 
-// Job is one running command, usually carillon run, with what it prints.
+// Job is one running command, usually carillon run, with its output.
 type Job struct {
 	t   *testing.T
 	cmd *exec.Cmd
 
 	mu     sync.Mutex
-	more   sync.Cond // signalled when output came or ended
+	more   sync.Cond // signalled when output has arrived or ended
 	output strings.Builder
 	ended  bool // no more output will come
 
 	exited chan struct{}
 }
 
-// Start starts a command of the PATH. It is killed at the end of the test, if it still runs then; a failing test shows
-// its output. Env is added to the test's environment.
+// Start starts a command in the PATH. The command is killed at the end of the test if it is still running; a failing
+// test shows its output. env is added to the test's environment.
 func Start(t *testing.T, env []string, name string, args ...string) *Job {
 	t.Helper()
 	return StartFor(t, limit, env, name, args...)
 }
 
-// StartFor is Start for a command that may take longer than most, or less.
+// StartFor is Start with another time limit.
 func StartFor(t *testing.T, limit time.Duration, env []string, name string, args ...string) *Job {
 	t.Helper()
 	j := &Job{t: t, exited: make(chan struct{})}
@@ -62,9 +62,9 @@ func StartFor(t *testing.T, limit time.Duration, env []string, name string, args
 	go j.read(read)
 	go func() {
 		defer close(j.exited)
-		_ = j.cmd.Wait() // Wait tells how it ended
+		_ = j.cmd.Wait() // the state says how it ended
 	}()
-	// The output ends with the limit also while a descendant of the killed command holds the pipe.
+	// After the limit the output ends, even if a descendant of the killed command still holds the pipe.
 	context.AfterFunc(ctx, func() { _ = read.SetReadDeadline(time.Now()) }) // fails if it has ended already
 	t.Cleanup(func() {
 		cancel()
@@ -100,8 +100,8 @@ func (j *Job) Output() string {
 	return j.output.String()
 }
 
-// Await waits until the output matches a regular expression, and returns the match and its groups. When the output ends
-// without one, the test fails.
+// Await waits until the output matches a regular expression, and returns the match and its groups. If the output ends
+// without a match, the test fails.
 func (j *Job) Await(expr string) []string {
 	j.t.Helper()
 	re := regexp.MustCompile("(?m)" + expr)
@@ -118,7 +118,7 @@ func (j *Job) Await(expr string) []string {
 	}
 }
 
-// AwaitPID is Await for an expression whose first group is a process id.
+// AwaitPID is Await for an expression whose first group is a process id; it returns the id.
 func (j *Job) AwaitPID(expr string) int {
 	j.t.Helper()
 	pid, err := strconv.Atoi(j.Await(expr)[1])
@@ -128,7 +128,7 @@ func (j *Job) AwaitPID(expr string) int {
 	return pid
 }
 
-// Signal sends the command a signal.
+// Signal sends a signal to the command.
 func (j *Job) Signal(sig syscall.Signal) {
 	j.t.Helper()
 	if err := j.cmd.Process.Signal(sig); err != nil {
@@ -136,7 +136,7 @@ func (j *Job) Signal(sig syscall.Signal) {
 	}
 }
 
-// ExitCode waits for the end of the command and of its output, and returns its exit code; 128 plus the signal that
+// ExitCode waits for the end of the command and of its output, and returns its exit code, or 128 plus the signal that
 // ended it.
 func (j *Job) ExitCode() int {
 	j.t.Helper()
@@ -161,7 +161,7 @@ func Kill(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// AwaitEnd waits until a process, which need not be a child, has ended. It fails the test after a while.
+// AwaitEnd waits until a process, which need not be a child, has ended. After a timeout, it fails the test.
 func AwaitEnd(t *testing.T, pid int) {
 	t.Helper()
 	ended := make(chan struct{})

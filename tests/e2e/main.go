@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// binVariable names a folder that has Carillon's command and examples.
+// binVariable names a folder that contains Carillon's command and examples.
 const binVariable = "E2E_BIN"
 
 // Main puts Carillon's command and examples first in the PATH, and runs the tests of a package. It builds them, unless
-// the folder that E2E_BIN names has them. It returns the exit code of TestMain.
+// the folder in E2E_BIN contains them. It returns the exit code for TestMain.
 func Main(m *testing.M) int {
 	bin := os.Getenv(binVariable)
 	if bin == "" {
@@ -34,7 +34,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// build builds the programs of the main module, which the tests' module stands in, into dir.
+// build builds the programs of the main module, whose tests folder this module is in, into dir.
 func build(dir string) error {
 	mod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeAddr is a FreePort of the loopback address.
+// FreeAddr is the loopback address with a FreePort.
 func FreeAddr(t *testing.T) string {
 	t.Helper()
 	return "127.0.0.1:" + FreePort(t)
 }
 
-// FreePort is a TCP port for a program that must be told one. Until the test ends no other program gets it that asks
-// for any port: it is bound, and nobody listens. A program that asks for this port gets it, if it sets SO_REUSEADDR, as
-// Go's do, or SO_REUSEPORT.
+// FreePort is a free TCP port for a program whose port must be set. Until the test ends, no program that asks for any
+// port gets it: a socket is bound to it, but doesn't listen. A program that asks for this port gets it, if it sets
+// SO_REUSEADDR, as Go programs do, or SO_REUSEPORT.
 func FreePort(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)

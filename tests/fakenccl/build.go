@@ -8,21 +8,21 @@ import (
 	"testing"
 )
 
-// Versions are NCCL's that differ in what the fake does: in their functions, their profiler interface, or their faults.
+// Versions are versions of NCCL that differ in what the fake imitates: functions, profiler interface, or faults.
 var Versions = []string{
 	"2.18.1", "2.19.1", "2.22.3", "2.23.4", "2.24.3", "2.26.2", "2.27.3", "2.28.3", "2.28.9",
 	"2.29.2", "2.30.4", "2.31.2",
 }
 
 // Build builds the fake NCCL of a version in dir, and returns the folder of its libnccl.so.2 and libcudart.so.12, for
-// LD_LIBRARY_PATH. What several versions share is built once in a dir. Needs make, awk and a C compiler.
+// LD_LIBRARY_PATH. Files that versions share are built only once per dir. Needs make, awk and a C compiler.
 func Build(tb testing.TB, dir, version string) string {
 	tb.Helper()
 	run(tb, dir, version)
 	return filepath.Join(dir, version)
 }
 
-// BuildOn is Build for a program whose streams and memory are those of a driver, a libcuda.so.1, which it loads first.
+// BuildOn is Build for a program that loads a driver, a libcuda.so.1, first: its streams and memory are the driver's.
 // It returns the path of libnccl.so.2.
 func BuildOn(tb testing.TB, dir, version, driver string) string {
 	tb.Helper()
@@ -31,7 +31,8 @@ func BuildOn(tb testing.TB, dir, version, driver string) string {
 	return path
 }
 
-// Program builds programs/name.c in dir, and returns its path. It runs on every version that has its functions.
+// Program builds programs/name.c in dir, and returns its path. The program runs on every version that has its
+// functions.
 func Program(tb testing.TB, dir, name string) string {
 	tb.Helper()
 	path := filepath.Join(dir, "programs", name)
@@ -39,7 +40,7 @@ func Program(tb testing.TB, dir, name string) string {
 	return path
 }
 
-// building is held by the test that has make build.
+// building is held by the test that runs make.
 var building sync.Mutex
 
 func run(tb testing.TB, dir, version string, targets ...string) {

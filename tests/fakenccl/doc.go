@@ -1,25 +1,25 @@
-// Package fakenccl builds a libnccl.so.2 of our own, for tests of what is done to programs that use NCCL, on machines
-// without a GPU. It does what NCCL does, as far as programs and tools can tell: its ranks, processes or threads, really
-// wait for each other, its arithmetic is right, and it answers, calls profiler plug-ins and goes wrong as the version
-// did that it says it is.
+// Package fakenccl builds a libnccl.so.2 of our own, for tests of what Carillon does to programs that use NCCL, on
+// machines without a GPU. To programs and tools it behaves like NCCL: its ranks, which are processes or threads, really
+// wait for each other, and its arithmetic is right. Its answers, its calls of profiler plug-ins and its faults are
+// those of the NCCL version that it reports.
 //
 //	program ── ncclAllReduce ──▶ libnccl.so.2 ── cudaLaunchHostFunc ──▶ libcudart.so.12: a queue a stream
 //	                                  │                                        │
 //	                                  └── profiler plug-in                     └── memory that the ranks share
 //
-// Each version is a library of its own ([Build]; make VERSION=2.28.9 in this folder), which exports the functions of
-// that version, with their pnccl twins, and no others. libcudart.so.12, beside it, has what programs need of CUDA's
-// runtime under CUDA's names: streams with a thread each, events, and device memory that is host memory. A program,
-// or Python with ctypes, finds both with LD_LIBRARY_PATH.
+// Each version is a library of its own ([Build]; make VERSION=2.28.9 in this folder), which exports exactly the
+// functions of that version, with their pnccl twins. libcudart.so.12, beside it, has the part of CUDA's runtime that
+// programs need, under CUDA's names: streams with a thread each, events, and device memory that is host memory. A
+// program, or Python with ctypes, finds both through LD_LIBRARY_PATH.
 //
-// Each process has 16 devices. All operations on all integers, float16, bfloat16, float32 and float64 are there;
-// float8 is only moved. One-sided puts arrive when the peer waits for their signals.
+// Each process has 16 devices. All operations work on all integers, float16, bfloat16, float32 and float64; float8 is
+// only moved. One-sided puts arrive when the peer waits for their signals.
 //
-// From 2.24.3 on each process listens at NCCL's RAS port (NCCL_RAS_ADDR, NCCL_RAS_ENABLE), and answers STATUS and, from
-// 2.29.2 on, MONITOR, of whose events it has those of the group lifecycle.
+// From 2.24.3 on, each process listens on NCCL's RAS port (NCCL_RAS_ADDR, NCCL_RAS_ENABLE), and answers STATUS and,
+// from 2.29.2 on, MONITOR, with only the events of the group lifecycle.
 //
-// The environment, beside what NCCL itself reads (NCCL_COMM_BLOCKING, NCCL_HOSTID, NCCL_PROFILER_PLUGIN,
-// NCCL_P2P_DISABLE, NCCL_PXN_DISABLE; NCCL_DEBUG set to anything shows the reason of each error):
+// The environment variables, in addition to those that NCCL itself reads (NCCL_COMM_BLOCKING, NCCL_HOSTID,
+// NCCL_PROFILER_PLUGIN, NCCL_P2P_DISABLE, NCCL_PXN_DISABLE; NCCL_DEBUG set to anything shows the reason of each error):
 //
 //	FAKENCCL_HEAP=dirty      memory of destroyed communicators is overwritten at once
 //	FAKENCCL_CONNECT=lazy    the first collective of a communicator is launched when all ranks have come to it
@@ -27,5 +27,5 @@
 //	FAKENCCL_CUT=1           what rank 1 sends is taken by the network and never leaves
 //	FAKENCCL_PROXY=unpaired  proxy steps that never stop, and states recorded after a stop
 //
-// What goes wrong in which version, and when, is said in src/misbehave.c, src/profiler.c and src/ras.c.
+// src/misbehave.c, src/profiler.c and src/ras.c say what goes wrong in which version, and when.
 package fakenccl

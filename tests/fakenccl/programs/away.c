@@ -1,13 +1,13 @@
-// All ranks but the last do AT, behind an all-reduce: split, shrink (which leaves out the first rank) or destroy, with
-// one more all-reduce before it. The last rank stays away from that until its standard input ends. With "group split"
-// and "group finalize" they do that in a group, which the last rank doesn't end until then. With "connect" and
-// "unasked" it stays away from the first all-reduce, of which the others ask at once whether it is launched, or at the
-// end; with "connect in a group", from the end of its group. "refused" is as destroy, after a call that NCCL refuses to
-// the last rank; "refused split" is as split, which NCCL refuses to it first. "burst" is a reduce to the first rank
-// right behind 40 all-reduces.
+// After an all-reduce, all ranks but the last make the call AT: split, shrink (which leaves out the first rank) or
+// destroy, which follows one more all-reduce. The last rank doesn't make its call until its standard input ends. With
+// "group split" and "group finalize" the call is in a group, which the last rank doesn't end until then. With "connect"
+// and "unasked" the last rank doesn't make the first all-reduce until then; the other ranks ask whether it is launched
+// at once, or with "unasked" only at the end. With "connect in a group", the last rank doesn't end the group of that
+// all-reduce. "refused" is "destroy" after a call of the last rank that NCCL refuses; "refused split" is "split" after
+// a split of the last rank that NCCL refuses. "burst" is a reduce to the first rank right after 40 all-reduces.
 #include "program.h"
 
-// Waits until a communicator, non-blocking perhaps, has done what a call began.
+// Waits until a communicator, which may be non-blocking, has done what a call began.
 static void done(ncclComm_t comm, ncclResult_t result) {
   while (result == ncclInProgress) MUST(ncclCommGetAsyncError(comm, &result));
   MUST(result);

@@ -1,4 +1,4 @@
-// Every operation on every type, and its result.
+// Makes every operation on every type, and checks the results.
 #include "program.h"
 
 struct ncclWaitSignalDesc {
@@ -48,7 +48,7 @@ static double get(const void *data, size_t i, ncclDataType_t type) {
   return f;
 }
 
-// Small, so that every type can tell sums and products of a few ranks exactly.
+// Values are small, so that sums and products over a few ranks are exact in every type.
 static double value(int rank, size_t i) {
   return 1 + (rank + i) % 3;
 }
@@ -107,7 +107,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
       cudaStreamSynchronize(stream);
       EACH(i, COUNT, value(0, rank * COUNT + i));
     }
-    // Everybody to everybody, itself included, in one group.
+    // Every rank sends to every rank, itself included, in one group.
     MUST(ncclGroupStart());
     for (int r = 0; r < n; r++) {
       MUST(ncclSend(in + r * COUNT * size, COUNT, type, r, comm, stream));
@@ -128,7 +128,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
       MUST(ncclRedOpDestroy(doubled, comm));
     }
   }
-  if (ncclPutSignal) { // a ring: put to the next, wait for the one before
+  if (ncclPutSignal) { // a ring: put to the next rank, wait for the previous one
     ncclWindow_t window;
     int mine = rank, got[2] = {-1, -1};
     struct ncclWaitSignalDesc wait = {1, (rank + n - 1) % n, 0, 0};

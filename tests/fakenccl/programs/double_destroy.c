@@ -1,4 +1,4 @@
-// Every rank destroys its communicator twice (nccl#1482), and makes another one, if it lives.
+// Every rank destroys its communicator twice (nccl#1482), and makes another one if it survives.
 #include "program.h"
 
 static int run_rank(int rank, int n, ncclUniqueId id) {

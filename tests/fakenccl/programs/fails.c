@@ -1,5 +1,5 @@
 // Every rank fails right after its first operation: it uses a communicator REFUSED times after its end, and exits with
-// EXIT, or aborts without.
+// EXIT, or aborts if EXIT is not set.
 #include "program.h"
 
 static int number(const char *variable) {

@@ -1,5 +1,5 @@
-// An all-reduce, and then a graph of five and of a group of two messages, which is launched three times. The input ends
-// each rank's wait behind that.
+// An all-reduce, and then a graph of five all-reduces and a group of two messages, which is launched three times. After
+// that each rank waits for the end of its input.
 #include "program.h"
 
 static int run_rank(int rank, int n, ncclUniqueId id) {

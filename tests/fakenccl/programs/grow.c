@@ -1,10 +1,10 @@
-// A communicator of all ranks but the last grows by that one, which has none before, and gets the unique id through the
-// fifo GROWTH. The rank AWAY stays away from it until its standard input ends.
+// A communicator of all ranks but the last grows by the last rank, which has no communicator before, and gets the
+// unique id through the fifo GROWTH. The rank AWAY doesn't make the call until its standard input ends.
 #include <fcntl.h>
 
 #include "program.h"
 
-// Waits until a communicator, non-blocking perhaps, has done what a call began.
+// Waits until a communicator, which may be non-blocking, has done what a call began.
 static void done(ncclComm_t *comm, ncclResult_t result) {
   while (result == ncclInProgress) MUST(ncclCommGetAsyncError(*comm, &result));
   MUST(result);

@@ -1,8 +1,8 @@
-// A job that stays as it is until its standard input ends: a split into odd and even ranks, an all-gather there, and an
-// all-reduce of all. With LATE, the last rank doesn't join before the input ends, and with LATE=split it joins, and
-// doesn't split; with SKIP, it skips the all-reduce. With ABORT, it stays for good, and the others abort in the end.
-// With BURST, others come before that, one each 0.3 ms, and then eight at once; with OTHER, the last rank makes one of
-// these an all-gather.
+// A job that stays as it is until its standard input ends: a split into odd and even ranks, an all-gather on each half,
+// and an all-reduce of all ranks. With LATE, the last rank doesn't join before the input ends; with LATE=split it
+// joins, but doesn't split before then. With SKIP, it skips the all-reduce. With ABORT, it stays for good, and the
+// others abort in the end. With BURST, other all-reduces come before the last one, first 100 at intervals of 0.3 ms,
+// and then eight at once; with OTHER, the last rank makes one of these eight an all-gather.
 #include "program.h"
 
 static void await_end_of_input(void) {
@@ -41,7 +41,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   await_end_of_input();
   if (getenv("ABORT")) {
     MUST(ncclCommAbort(comm));
-    cudaStreamSynchronize(stream); // it goes on, as a GPU's does whose kernel leaves
+    cudaStreamSynchronize(stream); // the stream goes on, as a GPU's does when a kernel is aborted
   }
   if (!waits) return 0;
   MUST(ncclCommDestroy(half));

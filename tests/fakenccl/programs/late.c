@@ -1,5 +1,5 @@
-// A job of all-reduces until its standard input ends. Before each, one rank takes 30 ms longer than the others: the one
-// in LATE, or each in its turn.
+// A job of all-reduces until its standard input ends. Before each, one rank takes 30 ms longer than the others: the
+// rank in LATE, or else each rank in turn.
 #include <poll.h>
 
 #include "program.h"

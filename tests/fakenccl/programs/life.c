@@ -1,4 +1,4 @@
-// The life of communicators: init of every kind, split, shrink, grow, revoke, finalize, abort, and what is refused.
+// The life of communicators: init of every kind, split, shrink, grow, revoke, finalize, abort, and refused calls.
 #include "program.h"
 
 static void sum(ncclComm_t comm, cudaStream_t stream, int n) {
@@ -15,7 +15,7 @@ static void await(ncclComm_t comm, ncclResult_t expected) {
   CHECK(async == expected);
 }
 
-// Rank 0 makes a unique id, and gives it to all through a communicator.
+// Rank 0 makes a unique id, and sends it to all ranks through a communicator.
 static ncclUniqueId share(ncclComm_t comm, cudaStream_t stream, int rank) {
   ncclUniqueId id;
   if (rank == 0) MUST(ncclGetUniqueId(&id));
@@ -40,7 +40,7 @@ static void refuses(ncclComm_t comm, int n, ncclUniqueId id) {
   CHECK(ncclGroupEnd() == ncclInvalidArgument);
 }
 
-// Pointers to nothing, and to what is none of NCCL's configurations.
+// Null pointers, and pointers to something that is no NCCL configuration.
 static void refuses_pointers(ncclComm_t comm, int n, ncclUniqueId id) {
   ncclComm_t none;
   ncclConfig_t config;
@@ -106,7 +106,7 @@ static void changes(ncclComm_t comm, cudaStream_t stream, int rank, int n) {
   if (rank != last) MUST(ncclCommDestroy(fewer));
 }
 
-// An operation that the last rank never calls is ended by an abort, or by a revocation.
+// An operation that the last rank never calls is ended by an abort, or by a revoke.
 static void hangs(ncclComm_t comm, int rank, int n, bool revoke) {
   cudaStream_t stream;
   int one = 1, all = 0;
@@ -175,7 +175,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   MUST(ncclCommDestroy(comm));
   if (n > 1) hangs(other, rank, n, false);
 
-  ncclComm_t devices[3]; // three ranks of one thread
+  ncclComm_t devices[3]; // three ranks on one thread
   cudaStream_t streams[3];
   int sums[3] = {0};
   MUST(ncclCommInitAll(devices, 3, NULL));

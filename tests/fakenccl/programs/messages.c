@@ -1,5 +1,5 @@
-// Messages between ranks 0 and 1 that never end, each launched on its own: each rank sends first, more than NCCL
-// buffers, and receives then. With SIZES, rank 0 sends less than rank 1 calls for. All go on to an all-reduce.
+// Messages between ranks 0 and 1 that never end, each launched on its own: each rank first sends more than NCCL
+// buffers, and then receives. With SIZES, rank 0 sends less than rank 1 expects. All ranks go on to an all-reduce.
 #include "program.h"
 
 static int run_rank(int rank, int n, ncclUniqueId id) {

@@ -1,7 +1,7 @@
-// A profiler plug-in that counts what it is told, in each interface, and prints it when a communicator ends: one line
-// for each type of event with its parent's type. PLUGIN_MASK is its mask, PLUGIN_MASK_LATER the mask after the first
-// group. As a plug-in of its time would, it uses the context that it is given if the event says that it is this
-// process's.
+// A profiler plug-in that counts the calls that it gets, in each interface, and prints the counts when a communicator
+// ends: one line for each type of event with its parent's type. PLUGIN_MASK is its mask, PLUGIN_MASK_LATER the mask
+// after the first group. Like real plug-ins of that time, it uses the context that it is given if the event says that
+// the context is of this process.
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,7 +47,7 @@ static uint64_t field(int version, const char *name, const void *descr) {
   return value;
 }
 
-// Contexts lie where other ranks' processes have nothing, so that a foreign one can't be taken for one's own.
+// Contexts are at addresses that other ranks' processes don't use, so that a foreign one can't be taken for an own one.
 static ncclResult_t open_context(void **out, int *activation, int version, int rank) {
   static int opened;
   pthread_mutex_lock(&lock);
@@ -69,7 +69,7 @@ static int index_of(uint64_t type) {
 static ncclResult_t start(int version, void *context, void **handle, void *descr) {
   struct context *c = context;
   int type = index_of(field(version, "-.type", descr));
-  if (version < 4 && type < 3) c->rank = (int)field(version, "-.rank", descr); // init doesn't say it
+  if (version < 4 && type < 3) c->rank = (int)field(version, "-.rank", descr); // init doesn't tell it
   struct event *e = calloc(1, sizeof *e);
   *handle = e;
   e->type = type;
@@ -79,10 +79,10 @@ static ncclResult_t start(int version, void *context, void **handle, void *descr
     pthread_mutex_unlock(&lock);
     return ncclSuccess;
   }
-  if (type != 4) { // a step's context is that of its operation
+  if (type != 4) { // a step uses the context of its operation
     struct event *parent = (struct event *)(uintptr_t)field(version, "-.parentObj", descr);
     e->context = c;
-    e->parent = c->rank > -2 && parent ? parent->type : FOREIGN; // reads both, as the operation is said to be ours
+    e->parent = c->rank > -2 && parent ? parent->type : FOREIGN; // reads both: the event claims to be ours
   } else {
     struct event *parent = (struct event *)(uintptr_t)field(version, "-.parentObj", descr);
     if (!(e->context = parent->context)) return ncclSuccess;
@@ -95,7 +95,7 @@ static ncclResult_t start(int version, void *context, void **handle, void *descr
 }
 
 static ncclResult_t stop(void *handle) {
-  struct event *e = handle; // never freed, as somebody may yet speak of it
+  struct event *e = handle; // never freed: later calls may refer to it
   if (!e->context) return ncclSuccess;
   pthread_mutex_lock(&lock);
   e->stopped = true;

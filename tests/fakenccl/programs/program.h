@@ -1,12 +1,13 @@
-// What the programs of the tests share: ranks as processes or threads of one program, which a pipe gives the unique id.
+// Shared by the programs of the tests: ranks are processes or threads of one program, which passes the unique id in a
+// pipe.
 //
 //   PROGRAM threads|processes N
 //   PROGRAM rank R N
 //
-// The latter is one rank: rank 0 prints the unique id, which the others have in ID, as hexadecimal digits.
+// The latter is a single rank: rank 0 prints the unique id, and the others get it in ID, as hexadecimal digits.
 //
-// Exits with 0 if all ranks returned 0; a rank that a signal killed is said on stderr. The first that fails ends all,
-// unless SURVIVE is set.
+// Exits with 0 if all ranks return 0. A rank that is killed by a signal is reported on stderr. The first rank that
+// fails ends all others, unless SURVIVE is set.
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
@@ -22,7 +23,7 @@
 #include "cuda_runtime.h"
 #include "nccl.h"
 
-// Functions that not every version has are NULL where they are missing.
+// Functions that some versions lack are NULL there.
 #pragma weak ncclCommShrink
 #pragma weak ncclCommRevoke
 #pragma weak ncclCommGrow
@@ -54,7 +55,7 @@
     } \
   } while (0)
 
-static int run_rank(int rank, int n, ncclUniqueId id); // the program's
+static int run_rank(int rank, int n, ncclUniqueId id); // defined by the program
 
 static int pipes_[64][2], n_;
 
@@ -107,7 +108,7 @@ int main(int argc, char **argv) {
   pid_t ranks[64];
   for (int r = 0; r < n_; r++)
     if (!(ranks[r] = fork())) {
-      // Two nodes, if there is a name for them: half of the ranks each.
+      // With NODES, half of the ranks are on another node.
       const char *nodes = getenv("NODES");
       char host[64];
       snprintf(host, sizeof host, "%s%d", nodes ? nodes : "", r / ((n_ + 1) / 2));

@@ -1,6 +1,6 @@
-// nccl#1605: non-blocking communicators, split after an all-reduce that has been waited for on the GPU, but not on the
-// communicator; then an all-gather from another thread, as autograd has it. With "drained" in DRAIN, the result is
-// asked for first.
+// nccl#1605: splits a non-blocking communicator after an all-reduce that was waited for on the GPU, but not on the
+// communicator; then makes an all-gather from another thread, as autograd does. With DRAIN, asks the communicator for
+// the result first.
 #include "program.h"
 
 static void await(ncclComm_t comm) {
@@ -10,7 +10,7 @@ static void await(ncclComm_t comm) {
   CHECK(async == ncclSuccess);
 }
 
-// Waits for an operation's result, not for the communicator's.
+// Waits for an operation's result on the GPU, not for the communicator.
 static void barrier(ncclComm_t comm, int n) {
   float one = 1, *sum = malloc(sizeof *sum);
   *(volatile float *)sum = 0;
@@ -45,7 +45,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   barrier(world, n);
   if (getenv("DRAIN")) await(world);
   do result = ncclCommSplit(world, rank % 2, rank, &rails, NULL);
-  while (result == ncclInvalidArgument); // the operation is done, but not yet its call
+  while (result == ncclInvalidArgument); // the operation is done, but its call has not ended yet
   CHECK(result == ncclSuccess || result == ncclInProgress);
   await(world);
   CHECK(rails);

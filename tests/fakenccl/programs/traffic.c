@@ -1,5 +1,5 @@
 // Two all-reduces, and a send from the first rank to the last in a group with its receive, for plug-ins to see. With
-// RING set, each rank first sends to the next one, and receives from the one before, in a group.
+// RING set, each rank first sends to the next rank and receives from the previous one, in a group.
 #include "program.h"
 
 static int run_rank(int rank, int n, ncclUniqueId id) {
@@ -23,7 +23,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   if (rank == 0) MUST(ncclSend(&one, 1, ncclInt32, n - 1, comm, stream));
   if (rank == n - 1) MUST(ncclRecv(&all, 1, ncclInt32, 0, comm, stream));
   MUST(ncclGroupEnd());
-  MUST(ncclAllReduce(&one, &all, 1, ncclInt32, ncclSum, comm, stream)); // nobody ends before all proxies are done
+  MUST(ncclAllReduce(&one, &all, 1, ncclInt32, ncclSum, comm, stream)); // no rank ends before all proxies are done
   cudaStreamSynchronize(stream);
   MUST(ncclCommDestroy(comm));
   return 0;

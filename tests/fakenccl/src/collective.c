@@ -1,11 +1,11 @@
-// The operations. Each rank sends what it has to those that need it, all at once, and reduces what it got: nothing is
-// clever here, as only the results and who waits for whom matter.
+// The operations. Each rank sends its data to all ranks that need it, all at once, and reduces what it received. The
+// algorithms are simple, as only the results and who waits for whom matter.
 #include <stdlib.h>
 #include <string.h>
 
 #include "fake.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of running, carried
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards running and carried
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 struct batch { // one launch on a stream, or a node of a graph, which runs once per replay and is never freed
@@ -23,7 +23,7 @@ static bool reduces(enum func f) {
   return f == ALL_REDUCE || f == REDUCE || f == REDUCE_SCATTER;
 }
 
-// Whether rank gets something from the others in the operation.
+// Whether a rank receives data from the others in the operation.
 static bool receives(const struct task *t, int rank) {
   switch (t->func) {
   case REDUCE:
@@ -52,12 +52,13 @@ static ncclResult_t run_collective(struct task *t) {
   int n = c->nranks, me = c->rank, used = 0;
   size_t bytes = t->count * type_size(t->type);
   if (breaks(c, bytes)) return ncclSystemError;
-  // A part is what one rank has for another: of the send buffer a part for each, or the whole for all.
+  // A part is the data of one rank for another: the send buffer has either a part for each rank, or the whole is sent
+  // to all.
   bool send_parts = t->func == REDUCE_SCATTER || t->func == ALL_TO_ALL || t->func == SCATTER;
   bool recv_parts = t->func == ALL_GATHER || t->func == ALL_TO_ALL || t->func == GATHER;
   char *parts = reduces(t->func) ? malloc(n * bytes) : NULL;
   struct transfer *x = calloc(2 * n, sizeof *x);
-  bool scales = reduces(t->func) && t->op >= ncclNumOps; // each rank what it sends, by its own scalar
+  bool scales = reduces(t->func) && t->op >= ncclNumOps; // each rank scales what it sends, by its own scalar
   char *scaled = scales ? malloc(n * bytes) : NULL;
   const char *send = scales ? scaled : t->send;
   ncclResult_t result = x && (parts || !reduces(t->func)) && (scaled || !scales) ? ncclSuccess : ncclSystemError;
@@ -96,7 +97,7 @@ static ncclResult_t run_p2p(struct batch *b) {
   return result;
 }
 
-// One-sided operations: a put is a letter that the peer opens when it waits for signals. A thread carries it, as the
+// One-sided operations: a put is a message that the peer takes when it waits for signals. A thread delivers it, as the
 // stream must not wait for the peer.
 
 struct put {
@@ -107,7 +108,7 @@ struct put {
 struct letter {
   struct ncclComm *comm;
   int peer;
-  uint64_t number; // of those to the peer: they go one after the other
+  uint64_t number; // its number among the puts to the peer, which go one after the other
   struct put head;
   char data[];
 };
@@ -194,7 +195,7 @@ static void run_batch(void *data) {
   struct ncclComm *c = t->comm;
   if (b->captured) {
     atomic_fetch_add(&c->running, 1);
-    for (int i = 0; i < b->n; i++) b->tasks[i].tag = mix(b->tasks[i].tag, 1); // the n-th replay meets the others' n-th
+    for (int i = 0; i < b->n; i++) b->tasks[i].tag = mix(b->tasks[i].tag, 1); // the n-th replays of all ranks meet
   }
   for (int i = 0; i < b->n; i++) profiler_begin(&b->tasks[i]);
   ncclResult_t result = t->func == SEND || t->func == RECV ? run_p2p(b)

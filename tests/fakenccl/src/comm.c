@@ -8,7 +8,7 @@
 
 static _Thread_local char last_error[256];
 
-// Freed communicators, newest first: malloc, too, likes to give the same address again.
+// Freed communicators, the newest first: like malloc, it tends to return the same address again.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *freed[1024];
 static int nfreed;
@@ -22,7 +22,7 @@ ncclResult_t fail(ncclResult_t result, const char *format, ...) {
   return result;
 }
 
-// An operation that fails may do so before the call that launched it has ended, with success.
+// A failing operation may set this before the call that launched it has returned, with success.
 void comm_set_async(struct ncclComm *c, ncclResult_t result) {
   int was = ncclInProgress;
   if (result)
@@ -100,7 +100,7 @@ static ncclResult_t configure(struct ncclComm *c, const ncclConfig_t *config) {
   return ncclSuccess;
 }
 
-// Joins the other ranks; for a communicator of which rank and size are known.
+// Joins the other ranks of a communicator whose rank and size are known.
 static ncclResult_t comm_join(struct ncclComm *c, const ncclUniqueId *id) {
   ras_init_begins();
   ncclResult_t result = segment_join(c, id);
@@ -186,7 +186,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *devices) {
   return result;
 }
 
-// Splitting and shrinking: the members agree on who is in which child, whose lowest rank makes the unique id.
+// Splitting and shrinking: the members agree on the members of each child. The lowest rank of a child makes its unique
+// id.
 
 struct split_job {
   struct job job;
@@ -198,7 +199,7 @@ struct split_job {
   ncclConfig_t config;
   bool configured, abort;
   int nmembers;
-  int members[]; // of the parent, that call
+  int members[]; // the ranks of the parent that make the call
 };
 
 static int by_key(const void *a, const void *b) {
@@ -296,14 +297,14 @@ ncclResult_t ncclCommShrink(ncclComm_t c, int *without, int n, ncclComm_t *out, 
     if (without[i] < 0 || without[i] >= c->nranks || without[i] == c->rank)
       return fail(ncclInvalidArgument, "ncclCommShrink: rank %d can't be left out", without[i]);
   group_begin();
-  bool abort = flags & 1; // NCCL_SHRINK_ABORT: errors of the parent are why one shrinks
+  bool abort = flags & 1; // NCCL_SHRINK_ABORT: errors of the parent are the reason for the shrink
   if (!abort) result = comm_ensure_ready(c);
   if (!result) result = split(c, 0, c->rank, out, config, without, n, abort);
   if (result) group_fail(result);
   return group_end();
 }
 
-// Growing: one rank of the parent has a unique id for those that come, and tells the others.
+// Growing: one rank of the parent has a unique id for the ranks that join, and sends it to the other ranks.
 
 struct grow_job {
   struct job job;
@@ -400,7 +401,7 @@ static ncclResult_t run_destroy(struct job *job) {
   return ncclSuccess;
 }
 
-// Before the group is ended, the check of nccl#1482 reads memory that may have been freed.
+// Before the group is ended, the check for nccl#1482 reads memory that may have been freed.
 static ncclResult_t destroy(struct ncclComm *c, bool abort) {
   if (!c) return ncclSuccess;
   group_begin();
@@ -437,7 +438,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t c, int flags) {
   return ncclSuccess;
 }
 
-// Asking.
+// Queries.
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *out) {
   ncclResult_t result = comm_check(c, "ncclCommGetAsyncError");
@@ -490,7 +491,7 @@ const char *ncclGetLastError(ncclComm_t c) {
 
 void ncclResetDebugInit(void) {}
 
-// Memory, which is host memory: nothing needs to be registered but windows, which ranks name by their number.
+// Memory, which is host memory: nothing needs to be registered but windows, which ranks identify by number.
 
 ncclResult_t ncclMemAlloc(void **memory, size_t bytes) {
   return cudaMalloc(memory, bytes) ? ncclUnhandledCudaError : ncclSuccess;

@@ -1,4 +1,4 @@
-// The part of CUDA's runtime API that the fake libcudart.so.12 has. Device memory is host memory.
+// The part of CUDA's runtime API that the fake libcudart.so.12 implements. Device memory is host memory.
 #ifndef CUDA_RUNTIME_H_
 #define CUDA_RUNTIME_H_
 

@@ -1,5 +1,5 @@
-// libcuda.so.1: what the attached library asks of the driver, beside libcudart.so.12. With FAKECUDA_DISK, memory is not
-// mapped, as if it were a file on a disk.
+// libcuda.so.1: the driver functions that the attached library calls, beside libcudart.so.12. With FAKECUDA_DISK,
+// mapping memory fails, as if it were a file on a disk.
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
@@ -39,7 +39,7 @@ EXPORT int cuStreamIsCapturing(cudaStream_t stream, int *capturing) {
   return cudaStreamIsCapturing(stream, capturing);
 }
 
-// An event is when its stream came to it, in ns.
+// An event records when its stream reached it, in ns.
 static void stamp(void *data) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -62,7 +62,7 @@ EXPORT int cuEventElapsedTime(float *ms, void *from, void *to) {
 }
 
 EXPORT int cuEventDestroy_v2(void *event) {
-  (void)event; // its stream may still come to it
+  (void)event; // its stream may still reach it
   return cudaSuccess;
 }
 

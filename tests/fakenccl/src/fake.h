@@ -1,4 +1,4 @@
-// What the parts of the fake libnccl.so.2 share.
+// Shared by the parts of the fake libnccl.so.2.
 //
 //   transfer.c    memory that the ranks of a communicator share: seats, mailboxes, and moving bytes through them
 //   comm.c        communicators: made, split, shrunk, grown, revoked, ended
@@ -32,7 +32,7 @@ struct ncclSimInfo {
   float estimatedTime;
 };
 
-struct ncclCollConfig { // as far as it is known here
+struct ncclCollConfig { // as far as this library uses it
   size_t size;
   unsigned int magic, version;
   uint64_t userTag;
@@ -44,9 +44,9 @@ struct ncclWindow_vidmem {
   int number;
 };
 
-extern const int version; // 22809: that of NCCL which this library stands for
+extern const int version; // the NCCL version that this library imitates, such as 22809
 
-// The first five are NCCL's numbers.
+// The first five have NCCL's numbers.
 enum func { BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV,
             PUT, WAIT, FUNCS };
 
@@ -54,34 +54,34 @@ enum func { BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_AL
 
 enum { HOST_BYTES = 64, CHUNK = 32 << 10, LETTER = 512, REQUESTS = 32, CHILDREN = 64 };
 enum { WINDOWS = 64, SIGNALS = 256, SCALARS = 64 };
-enum { EMPTY, TAKEN, FULL }; // of mailboxes and requests
-enum plane { DATA, CONTROL }; // two sets of mailboxes, so that what hangs doesn't keep ranks from splitting
+enum { EMPTY, TAKEN, FULL }; // states of mailboxes and requests
+enum plane { DATA, CONTROL }; // two sets of mailboxes, so that hanging data doesn't keep ranks from splitting
 
-// What a rank says of itself to the others.
+// What a rank shows to the other ranks.
 struct seat {
-  _Atomic uint32_t bell; // counts what happened in this rank's mailboxes
-  _Atomic int32_t pid;   // 0: hasn't come yet
+  _Atomic uint32_t bell; // counts the changes of this rank's mailboxes
+  _Atomic int32_t pid;   // 0: the rank hasn't joined yet
   char host[HOST_BYTES];
   int device;
   _Atomic int async;
   _Atomic bool ready, finalized, destroyed, aborted;
   _Atomic uint64_t launched[5]; // by func, for RAS
-  _Atomic uint32_t requested;   // counts what was put into requests
-  struct request {              // PXN: a send that this rank's proxy is to do for another rank of its node
+  _Atomic uint32_t requested;   // counts additions to requests
+  struct request {              // PXN: a send that this rank's proxy does for another rank of its node
     _Atomic uint32_t state;
     int pid, rank, peer, bytes;
-    void *context, *parent; // of that rank's process
+    void *context, *parent; // pointers of that rank's process
   } requests[REQUESTS];
 };
 
-// What the ranks of a communicator share, before their mailboxes.
+// The memory that the ranks of a communicator share, in front of their mailboxes.
 struct segment {
   uint64_t hash;
   _Atomic int nranks;
   _Atomic int seated;
-  _Atomic bool leased; // somebody keeps it open for those who come later
+  _Atomic bool leased; // a process keeps it open for ranks that join later
   _Atomic int nchildren;
-  struct child { // where those that were split from it are, the last ones
+  struct child { // where the latest communicators that were split from it are
     _Atomic uint64_t hash;
     int pid, fd;
   } children[CHILDREN];
@@ -94,10 +94,10 @@ struct ncclComm {
   uint64_t hash;
   int device, nodes;
   bool blocking;
-  bool connected; // its ranks, for collectives
+  bool connected; // its ranks are connected, for collectives
   char name[64];
-  struct ncclComm *group_next; // in a thread's group; NOT_IN_GROUP
-  struct group_job *job;       // of a non-blocking communicator, until somebody collects it
+  struct ncclComm *group_next; // the next one in a thread's group; or NOT_IN_GROUP
+  struct group_job *job;       // of a non-blocking communicator, until its result is collected
   _Atomic bool *abort;
   _Atomic bool aborted, revoked, finalized;
   _Atomic int async; // an ncclResult_t
@@ -107,14 +107,14 @@ struct ncclComm {
   uint64_t *sent, *received;       // by peer
   struct segment *segment;
   size_t segment_bytes;
-  int lease; // the descriptor by which the segment is found, of the process that made it; or -1
+  int lease; // the file descriptor of the segment, in the process that made it; else -1
   struct profiler *profiler;
-  bool counted; // among those that keep the plug-in loaded
-  uint64_t scalars[SCALARS]; // of ncclRedOpCreatePreMulSum, as bits of their type
+  bool counted; // counted among the users of the plug-in
+  uint64_t scalars[SCALARS]; // from ncclRedOpCreatePreMulSum, as bits of their type
   int nscalars;
   struct ncclWindow_vidmem *windows[WINDOWS];
   int nwindows;
-  struct signal { // come, and not waited for yet
+  struct signal { // signals that have arrived, and were not waited for yet
     int peer, index, context, count;
   } signals[SIGNALS];
   uint64_t *puts, *carried, *gets; // by peer
@@ -133,14 +133,14 @@ ncclResult_t id_make(ncclUniqueId *id);
 ncclResult_t segment_join(struct ncclComm *c, const ncclUniqueId *id);
 void segment_leave(struct ncclComm *c);
 void segment_register(struct ncclComm *parent, const ncclUniqueId *child);
-struct segment *segment_open(const struct child *child, size_t *bytes); // to look at; NULL if it is gone
+struct segment *segment_open(const struct child *child, size_t *bytes); // for reading; NULL if it is gone
 void segment_close(struct segment *s, size_t bytes);
-char process_state(int pid); // as in /proc/PID/stat; 0: it is gone
+char process_state(int pid); // as in /proc/PID/stat; 0: the process is gone
 struct seat *seat(const struct ncclComm *c, int rank);
 ncclResult_t transfer(struct ncclComm *c, enum plane plane, struct transfer *t, int n);
 ncclResult_t exchange(struct ncclComm *c, uint64_t tag, const int *members, int n, void *all, size_t bytes);
 void ring_all(struct ncclComm *c);
-void futex_wait(_Atomic uint32_t *word, uint32_t value); // or for a tenth of a second
+void futex_wait(_Atomic uint32_t *word, uint32_t value); // for a tenth of a second at most
 void futex_wake(_Atomic uint32_t *word);
 uint64_t mix(uint64_t a, uint64_t b);
 
@@ -148,11 +148,11 @@ uint64_t mix(uint64_t a, uint64_t b);
 
 #define NOT_IN_GROUP ((struct ncclComm *)0x1)
 
-struct job { // something that waits for other ranks, run at the end of a group
+struct job { // a call that waits for other ranks, run at the end of a group
   struct job *next;
   ncclResult_t (*run)(struct job *);
   struct ncclComm *comm;
-  bool must_block; // destroying
+  bool must_block; // it destroys a communicator
   ncclResult_t result;
   pthread_t thread;
 };
@@ -172,14 +172,14 @@ struct task { // an operation
   uint64_t scalar;
   int window, signal, context; // of PUT
   size_t offset;
-  int mask; // the profiler's, as it was at the group
+  int mask; // the profiler's mask at the time of the group
   void *group_api, *api, *event;
   struct proxy_op *proxy_ops;
 };
 
 ncclResult_t group_begin(void);
 ncclResult_t group_end(void);
-ncclResult_t group_fail(ncclResult_t error); // at its end the group answers this, and does nothing
+ncclResult_t group_fail(ncclResult_t error); // the group does nothing, and returns this error at its end
 ncclResult_t group_add_job(struct job *job);
 ncclResult_t group_add_task(const struct task *task);
 ncclResult_t comm_check(struct ncclComm *c, const char *what);
@@ -191,7 +191,7 @@ int group_depth(void);
 
 // collective.c, reduce.c
 
-ncclResult_t task_launch(const struct task *tasks, int n); // of one communicator and stream
+ncclResult_t task_launch(const struct task *tasks, int n); // all tasks are of one communicator and stream
 void task_drain(struct ncclComm *c);
 size_t type_size(ncclDataType_t type);
 bool reduce(void *into, const void *from, size_t count, ncclDataType_t type, ncclRedOp_t op);
@@ -202,11 +202,11 @@ bool divide(void *data, size_t count, ncclDataType_t type, int by);
 
 void profiler_open(struct ncclComm *c);
 void profiler_close(struct ncclComm *c);
-void profiler_api(struct task *t); // when it is called
+void profiler_api(struct task *t); // when the operation is called
 void profiler_api_end(void);
 void profiler_launch(struct task *tasks, int n);
 void profiler_group_end(void);
-void profiler_begin(struct task *t); // on its stream
+void profiler_begin(struct task *t); // when its stream reaches the operation
 void profiler_end(struct task *t);
 const char *func_name(enum func f);
 
@@ -214,8 +214,8 @@ const char *func_name(enum func f);
 
 bool is_before(int v);
 void dirty(void *memory, size_t bytes);
-bool breaks(const struct ncclComm *c, size_t bytes); // an operation of this rank, with so many bytes
-bool is_cut(const struct ncclComm *c);               // the network keeps what this rank sends
+bool breaks(const struct ncclComm *c, size_t bytes); // whether an operation of this rank, with so many bytes, fails
+bool is_cut(const struct ncclComm *c);               // whether the network keeps what this rank sends
 void poison_group(struct ncclComm *c);
 
 // ras.c

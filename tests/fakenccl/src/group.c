@@ -1,7 +1,7 @@
-// Groups. What a thread calls between ncclGroupStart and ncclGroupEnd is kept, and done at the end: first the jobs that
-// wait for other ranks (init, split, destroy), side by side, then the operations. If a communicator of the group is
-// non-blocking, a thread of its own does it, as a group job that the communicators refer to until somebody asks for
-// the result.
+// Groups. Calls that a thread makes between ncclGroupStart and ncclGroupEnd are kept, and run at the end: first the
+// jobs that wait for other ranks (init, split, destroy), in parallel, then the operations. If a communicator of the
+// group is non-blocking, a separate thread runs the group, as a group job that the communicators refer to until
+// somebody asks for the result.
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct group {
 };
 
 struct group_job {
-  _Atomic int refs; // the communicators', and the thread's
+  _Atomic int refs; // held by the communicators, and by the thread
   struct group group;
   struct ncclComm **comms;
   int ncomms;
@@ -28,7 +28,7 @@ static _Thread_local int depth;
 static _Thread_local struct group group;
 static _Thread_local struct ncclComm *group_head; // the communicators of the thread's group
 
-static _Atomic(struct ncclComm *) stale; // misbehaviour: a communicator that a list still has that it is no longer in
+static _Atomic(struct ncclComm *) stale; // misbehaviour: a list still refers to this communicator, which has left it
 
 void poison_group(struct ncclComm *c) {
   atomic_store(&stale, c);
@@ -47,7 +47,7 @@ ncclResult_t group_begin(void) {
   return ncclSuccess;
 }
 
-// Named as NCCL's, so that a stack shows where nccl#1605 crashed.
+// Named as in NCCL, so that a stack shows where nccl#1605 crashed.
 __attribute__((noinline)) static void ncclGroupCommJoin(struct ncclComm *c) {
   struct ncclComm **pp = &group_head, *old = atomic_load(&stale);
   if (old) pp = &old->group_next;
@@ -120,7 +120,7 @@ static int is_same_batch(const struct task *a, const struct task *b) {
   return a->comm == b->comm && a->stream == b->stream && is_p2p(a) && is_p2p(b);
 }
 
-// As NCCL_RUNTIME_CONNECT has it, a communicator's first collective is launched when all ranks have come to theirs.
+// With NCCL_RUNTIME_CONNECT, a communicator's first collective is launched once all ranks have reached theirs.
 static ncclResult_t connect(struct ncclComm *c) {
   const char *when = getenv("FAKENCCL_CONNECT");
   if (!when || strcmp(when, "lazy") || c->connected) return ncclSuccess;
@@ -134,7 +134,7 @@ static ncclResult_t connect(struct ncclComm *c) {
   return result;
 }
 
-// Launches operations in their order, but all sends and receives on a stream as one.
+// Launches operations in order, except that all sends and receives on a stream are launched as one.
 static ncclResult_t run_tasks(struct task *first, int n) {
   struct task *all = malloc((n + 1) * sizeof *all);
   bool *done = calloc(n + 1, sizeof *done);

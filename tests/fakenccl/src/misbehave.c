@@ -1,8 +1,8 @@
-// What was wrong in which version; see profiler.c and ras.c for theirs.
+// The faults of each version; profiler.c and ras.c have those of their parts.
 //
 //   destroyed twice (nccl#1482, every version)   the check reads freed memory: it answers "invalid argument" and leaves
-//                                                the thread's group depth raised; with FAKENCCL_HEAP=dirty somebody
-//                                                has used that memory since, and the process dies
+//                                                the thread's group depth raised; with FAKENCCL_HEAP=dirty that memory
+//                                                has been reused, and the process dies
 //   split with an unfinished group job (nccl#1605, before 2.26.2)   if nobody has asked a non-blocking communicator for
 //                                                the result of its last call (ncclCommGetAsyncError), the next
 //                                                operation after a split dies in ncclGroupCommJoin

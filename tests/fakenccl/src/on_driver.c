@@ -1,5 +1,5 @@
-// libcudart.so.12 on a libcuda.so.1, as far as libnccl.so.2 uses it: where a program's streams and memory are the
-// driver's, the fake's operations run there.
+// libcudart.so.12 on top of a libcuda.so.1, as far as libnccl.so.2 uses it: for programs whose streams and memory are
+// the driver's, so that the fake's operations run there.
 #include <stdint.h>
 
 #include "cuda_runtime.h"
@@ -22,7 +22,7 @@ EXPORT cudaError_t cudaGetDevice(int *device) {
 }
 
 EXPORT cudaError_t cudaSetDevice(int ordinal) {
-  static _Atomic(void *) contexts[DEVICES]; // each is retained once
+  static _Atomic(void *) contexts[DEVICES]; // each is retained only once
   int device;
   if (ordinal < 0 || ordinal >= DEVICES || cuDeviceGet(&device, ordinal)) return cudaErrorInvalidDevice;
   void *context = contexts[ordinal];

@@ -1,4 +1,4 @@
-// NCCL's parameters, which are environment variables: a handle is a variable's name.
+// NCCL's parameters, which are environment variables: a parameter's handle is the variable's name.
 #include <errno.h>
 #include <stdlib.h>
 #include <stdio.h>

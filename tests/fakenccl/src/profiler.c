@@ -1,12 +1,13 @@
-// Profiler plug-ins, called as the version calls them. The layout of descriptors is nccl-profiler-abi.tsv's, looked up
-// by name at each event.
+// Profiler plug-ins, called as the version calls them. The layout of descriptors comes from nccl-profiler-abi.tsv, and
+// is looked up by name at each event.
 //
-// The events of an operation: groupApi, collApi and kernelLaunch, group and coll on the thread that calls; kernelCh and
-// what is under it on the stream's thread, as if that were NCCL's proxy thread. Proxy operations are those of a ring
-// between nodes (NCCL_HOSTID). With PXN, a send to a rank of another node is done by the rank of the own node that has
-// the same place there: its proxy reports with the context of the rank that sent, a pointer of that rank's process.
-// Before 2.24.3 (nccl#1586) it says that the operation is its own, too. FAKENCCL_PROXY=unpaired: a proxy operation's
-// last step never stops (nccl#1658), and its first one records a state when it has stopped (nccl#1992).
+// The events of an operation: the calling thread reports groupApi, collApi and kernelLaunch, group and coll; the
+// stream's thread, as if it were NCCL's proxy thread, reports kernelCh and the events below it. Proxy operations are
+// those of a ring between nodes (NCCL_HOSTID). With PXN, a send to a rank on another node is done by the rank of the
+// own node that has the same place as the receiver: its proxy reports with the context of the sending rank, a pointer
+// of that rank's process. Before 2.24.3 (nccl#1586) it also says that the operation is of its own process. With
+// FAKENCCL_PROXY=unpaired, the last step of a proxy operation never stops (nccl#1658), and its first step records a
+// state after it has stopped (nccl#1992).
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ enum { // states
 
 enum { CHANNELS = 2, STEPS = 2, WARPS = 8 };
 
-// What asking for an event gives beside it: its parents.
+// The mask bits that include an event: NCCL also reports the parents of the events that are asked for.
 enum {
   NEEDS_STEP = PROXY_STEP,
   NEEDS_OP = PROXY_OP | NEEDS_STEP,
@@ -56,7 +57,7 @@ static const struct {
 
 typedef void logger(int level, unsigned long flags, const char *file, int line, const char *format, ...);
 
-struct plugin { // the same functions in the same order in every version, but for init's arguments
+struct plugin { // the same functions in the same order in every version, apart from the arguments of init
   const char *name;
   void *init;
   ncclResult_t (*start)(void *context, void **handle, void *descr);
@@ -84,10 +85,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;
 static struct plugin *plugin;
 static int plugin_version, users;
-static int mask; // one a process: every init writes it, every group reads it
+static int mask; // one per process: every init writes it, every group reads it
 
 static _Thread_local struct {
-  struct ncclComm *comm; // the first of the group: events of the group have its context
+  struct ncclComm *comm; // the first communicator of the group: events of the group have its context
   int mask;
   void *event;
 } group;
@@ -111,7 +112,7 @@ static const char *type_name(ncclDataType_t type) {
   return names[type];
 }
 
-// The newest interface that the version knows.
+// The newest interface that the version supports.
 static int newest_interface(void) {
   static const int since[] = {22304, 22403, 22602, 22703, 22803, 22902, 23100};
   int v = 0;
@@ -172,7 +173,7 @@ union descr {
   void *aligned;
 };
 
-// Sets a field if the interface has it; a number, or a pointer.
+// Sets a field, a number or a pointer, if the interface has it.
 static void put(union descr *d, const char *name, uint64_t value) {
   for (size_t i = 0; i < sizeof abi / sizeof *abi; i++)
     if (abi[i].version == plugin_version && !strcmp(abi[i].name, name))
@@ -183,7 +184,7 @@ static void put_pointer(union descr *d, const char *name, const void *value) {
   put(d, name, (uintptr_t)value);
 }
 
-// Sets a field that is a number in v1, and a string since.
+// Sets a field that is a number in v1, and a string in later versions.
 static void put_name(union descr *d, const char *field, const char *name, int number) {
   if (plugin_version == 1)
     put(d, field, number);
@@ -210,10 +211,10 @@ static void stop(void *handle) {
   if (handle) plugin->stop(handle);
 }
 
-// Args is what the state's union begins with: a size, a count or a time.
+// args is the first field of the state's union: a size, a count or a time.
 static void state(void *handle, int s, uint64_t args) {
   uint64_t all[4] = {args, 1};
-  bool bare = plugin_version < 3 && s >= SEND_GPU_WAIT && s <= RECV_GPU_WAIT; // a proxy's step has nothing more
+  bool bare = plugin_version < 3 && s >= SEND_GPU_WAIT && s <= RECV_GPU_WAIT; // proxy steps have no arguments
   if (handle) plugin->state(handle, s, bare ? NULL : all);
 }
 
@@ -250,7 +251,7 @@ static void end_proxy_op(void *op, void **steps, bool send) {
   stop(op);
 }
 
-// PXN, in the process whose proxy does it.
+// PXN: runs in the process whose proxy does the send.
 static void *run_proxy(void *data) {
   struct ncclComm *c = data;
   struct seat *mine = seat(c, c->rank);
@@ -409,7 +410,7 @@ void profiler_launch(struct task *tasks, int n) {
   stop(event);
 }
 
-// The rank of this node whose proxy sends to peer.
+// The rank on this node whose proxy sends to peer.
 static int proxy_of(struct ncclComm *c, int peer) {
   const char *pxn = getenv("NCCL_PXN_DISABLE"), *p2p = getenv("NCCL_P2P_DISABLE");
   if ((pxn && atoi(pxn)) || (p2p && atoi(p2p))) return c->rank;

@@ -1,8 +1,8 @@
-// NCCL's RAS port, from 2.24.3 on: NCCL_RAS_ADDR, or localhost:28028. Each process has a thread that listens there
-// (SO_REUSEPORT), and answers for all communicators that its own ones lead to.
+// NCCL's RAS port, from 2.24.3 on: NCCL_RAS_ADDR, or localhost:28028. In each process, a thread listens there
+// (SO_REUSEPORT), and answers for all communicators that can be reached from those of the process.
 //
-// A status during an init kills the process before 2.27.3 (nccl#1669). Before 2.29.2, JSON lacks a comma where a rank
-// doesn't answer, and the text never comes.
+// Before 2.27.3, a status during an init kills the process (nccl#1669). Before 2.29.2, the JSON lacks a comma where a
+// rank doesn't answer, and the text never comes.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
@@ -24,9 +24,9 @@ static struct ncclComm *own[COMMS];
 static int nown;
 static _Atomic int initialising;
 
-struct view { // of the job, at one moment
+struct view { // a view of the job at one moment
   struct segment *comms[COMMS];
-  size_t bytes[COMMS]; // of those that are mapped for the view
+  size_t bytes[COMMS]; // size of those that are mapped for the view
   int n;
 };
 
@@ -43,7 +43,7 @@ static void add(struct view *v, struct segment *s, size_t bytes) {
   }
 }
 
-// Holds the lock until view_close: communicators don't end meanwhile.
+// Holds the lock until view_close, so that communicators don't end meanwhile.
 static void view_open(struct view *v) {
   pthread_mutex_lock(&lock);
   v->n = 0;
@@ -126,7 +126,7 @@ static void json_status(FILE *f, const struct view *v) {
   fprintf(f, "  \"communicators\": [\n");
   for (int i = 0; i < v->n; i++) {
     const struct segment *s = v->comms[i];
-    bool here[s->nranks]; // asked once: the next moment a rank may be stopped
+    bool here[s->nranks]; // asked only once: a moment later a rank may be stopped
     int nhere = 0;
     for (int r = 0; r < s->nranks; r++) nhere += here[r] = answers(&s->seats[r]);
     int missing = s->nranks - nhere;
@@ -217,14 +217,14 @@ static void text_status(FILE *f, const struct view *v) {
   fputc('\n', f);
 }
 
-// Named as NCCL's, so that a stack shows where nccl#1669 crashed: a communicator that is not there yet.
+// Named as in NCCL, so that a stack shows where nccl#1669 crashed: at a communicator that is not there yet.
 __attribute__((noinline)) static void rasCollCommsSkipMissing(struct segment *volatile missing) {
   missing->nranks = 0;
 }
 
 struct client {
   int fd;
-  FILE *out; // memory: a client that left must not raise SIGPIPE, not even in exit
+  FILE *out; // in memory: a client that has left must not raise SIGPIPE, not even in exit
   char *text;
   size_t bytes;
 };
@@ -268,7 +268,7 @@ static void event(FILE *f, bool json, const char *name, struct process p) {
     fprintf(f, "[%s] %s: Process %d on node 127.0.0.1 managing GPU %d\n", now, name, p.pid, p.device);
 }
 
-// Tells who comes and dies until the client leaves; of the group lifecycle alone.
+// Reports processes that join and die until the client leaves; only events of the group lifecycle.
 static void monitor(struct client *c, bool json) {
   static const struct process none;
   struct process known[PROCESSES];

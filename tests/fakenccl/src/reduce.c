@@ -1,4 +1,4 @@
-// Arithmetic on host memory. Ranks are reduced in their order, so that all ranks get the same bits.
+// Arithmetic on host memory. Ranks are reduced in rank order, so that all ranks get the same bits.
 #include <string.h>
 
 #include "fake.h"
@@ -19,7 +19,7 @@ static float from_bfloat16(bfloat16 x) {
   return f;
 }
 
-static bfloat16 to_bfloat16(float f) { // to the nearest, ties to even
+static bfloat16 to_bfloat16(float f) { // rounds to nearest, ties to even
   uint32_t bits;
   memcpy(&bits, &f, sizeof bits);
   if (f == f) bits += 0x7fff + (bits >> 16 & 1);
@@ -29,7 +29,7 @@ static bfloat16 to_bfloat16(float f) { // to the nearest, ties to even
 #define SAME(x) (x)
 #define TO_FLOAT16(x) ((_Float16)(x))
 
-// Each type: its C type, the type that is reckoned in, and the ways there and back.
+// Each type: its C type, the type used for computing, and the conversions to that type and back.
 #define TYPES(X) \
   X(ncclInt8, int8_t, int8_t, SAME, SAME) \
   X(ncclUint8, uint8_t, uint8_t, SAME, SAME) \

@@ -1,6 +1,6 @@
-// libcudart.so.12: streams as queues. Each stream has a thread that runs what was launched on it, in order; the null
-// stream is one such queue a device. Events count launches on their stream. Device memory is host memory. A graph is
-// what was launched on one stream while that was captured; it is never freed.
+// libcudart.so.12: streams as queues. Each stream has a thread that runs the stream's work in order; the null stream is
+// one such queue per device. Events count launches on their stream. Device memory is host memory. A graph is the work
+// that was launched on one stream while that was captured; it is never freed.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,15 +31,15 @@ struct CUstream_st {
   struct work *first, **last;
   uint64_t launched, done;
   bool started, destroyed;
-  struct CUgraph_st *captured; // NULL: it is not captured
+  struct CUgraph_st *captured; // NULL: the stream is not captured
 };
 
 struct CUevent_st {
   struct CUstream_st *stream; // NULL: never recorded
-  uint64_t launched;          // complete once the stream has done as many
+  uint64_t launched;          // complete once the stream has done this many launches
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the lists of streams
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards the lists of streams
 static struct CUstream_st null_streams[DEVICES];
 static struct CUstream_st *streams[DEVICES];
 static _Thread_local int device;
@@ -60,7 +60,7 @@ static void *run(void *data) {
     pthread_cond_broadcast(&s->changed);
   }
   pthread_mutex_unlock(&s->lock);
-  return NULL; // a destroyed stream stays allocated: an event may still name it
+  return NULL; // a destroyed stream stays allocated: an event may still refer to it
 }
 
 static void open_stream(struct CUstream_st *s, int on) {
@@ -72,7 +72,7 @@ static void open_stream(struct CUstream_st *s, int on) {
   streams[on] = s;
 }
 
-// 0x1 and 0x2 are CUDA's names of the null stream: legacy, and per thread.
+// CUDA's handles of the null stream are 0x1, legacy, and 0x2, per thread.
 static struct CUstream_st *find(cudaStream_t s) {
   if ((uintptr_t)s > 2) return s;
   struct CUstream_st *null = &null_streams[device];
@@ -95,7 +95,7 @@ static uint64_t launched(struct CUstream_st *s) {
   return n;
 }
 
-// As many as CUDA_VISIBLE_DEVICES lists.
+// The number of devices in CUDA_VISIBLE_DEVICES.
 EXPORT cudaError_t cudaGetDeviceCount(int *count) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   *count = visible && *visible ? 1 : DEVICES;
@@ -116,7 +116,7 @@ EXPORT cudaError_t cudaGetDevice(int *d) {
 
 EXPORT cudaError_t cudaDeviceSynchronize(void) {
   pthread_mutex_lock(&lock);
-  struct CUstream_st *all = streams[device]; // streams are only ever put before it
+  struct CUstream_st *all = streams[device]; // streams are only ever added in front of it
   pthread_mutex_unlock(&lock);
   for (struct CUstream_st *s = all; s; s = s->next) await(s, launched(s));
   return cudaSuccess;
@@ -187,7 +187,7 @@ EXPORT cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cud
 }
 
 EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags) {
-  (void)flags; // no stream waits for the null stream: all are cudaStreamNonBlocking
+  (void)flags; // no stream waits for the null stream: all behave as cudaStreamNonBlocking
   if (!(*stream = calloc(1, sizeof **stream))) return cudaErrorMemoryAllocation;
   pthread_mutex_lock(&lock);
   open_stream(*stream, device);

@@ -1,9 +1,10 @@
-// The memory that the ranks of a communicator share, be they threads or processes. It is a memfd of the process that
-// made the unique id, which says where to open it (/proc/PID/fd/FD): nothing is left behind, however a job ends.
+// The memory that the ranks of a communicator share, whether they are threads or processes. It is a memfd of the
+// process that made the unique id, which has the path to open it (/proc/PID/fd/FD): nothing is left behind, however a
+// job ends.
 //
-// For each ordered pair of ranks there are two mailboxes, one for data and one for control. A letter carries the tag
-// of its operation, and only a transfer of the same tag takes it out: ranks that call different things wait for
-// each other for ever, as with NCCL.
+// For each ordered pair of ranks there are two mailboxes, one for data and one for control. A message carries the tag
+// of its operation, and only a transfer with the same tag takes it out: ranks that make different calls wait for each
+// other forever, as with NCCL.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -21,7 +22,7 @@
 
 enum { ID_MAGIC = 0x6b61666e }; // "nfak"
 
-struct id { // in an ncclUniqueId
+struct id { // the contents of an ncclUniqueId
   uint32_t magic;
   int32_t pid, fd;
   uint64_t hash;
@@ -83,7 +84,7 @@ void ring_all(struct ncclComm *c) {
   for (int r = 0; r < c->nranks; r++) ring(c, r);
 }
 
-// A process that ended, but whose parent hasn't asked for its exit code, is dead too.
+// A process that has ended, but was not reaped by its parent, counts as dead, too.
 static bool is_alive(int pid) {
   char state = process_state(pid);
   return state && state != 'Z' && state != 'X';
@@ -120,7 +121,7 @@ static void identify(struct seat *s, int device) {
   s->device = device;
 }
 
-// Takes the rank's seat, and waits until all ranks have theirs.
+// Takes the rank's seat, and waits until all ranks have taken theirs.
 ncclResult_t segment_join(struct ncclComm *c, const ncclUniqueId *unique) {
   struct id id;
   memcpy(&id, unique, sizeof id);
@@ -151,7 +152,7 @@ ncclResult_t segment_join(struct ncclComm *c, const ncclUniqueId *unique) {
   ring_all(c);
   for (;;) {
     uint32_t bell = atomic_load(&mine->bell);
-    int dead = -1; // looked for first: a rank that was the last to be seated, and has ended since, was there
+    int dead = -1; // checked first: a rank that was seated last and has ended since was there
     for (int r = 0; r < c->nranks; r++)
       if (atomic_load(&seat(c, r)->pid) && !is_alive(seat(c, r)->pid)) dead = r;
     if (atomic_load(&c->segment->seated) == c->nranks) break;
@@ -178,7 +179,7 @@ void segment_register(struct ncclComm *parent, const ncclUniqueId *unique) {
   atomic_store(&c->hash, id.hash);
 }
 
-// The descriptor may be another file's by now: hence the hash.
+// The descriptor may belong to another file by now, so the hash is checked.
 struct segment *segment_open(const struct child *child, size_t *bytes) {
   char path[48];
   struct stat stat;
@@ -223,11 +224,11 @@ static bool fetch(struct ncclComm *c, enum plane p, struct transfer *t) {
   t->done += bytes;
   atomic_store(&b->state, EMPTY);
   ring(c, t->peer);
-  if (t->peer != c->rank) ring(c, c->rank); // another of this rank's operations may wait for the box
+  if (t->peer != c->rank) ring(c, c->rank); // another operation of this rank may wait for the mailbox
   return true;
 }
 
-// Does all transfers side by side. Of data, only an abort or a revocation ends the wait for a rank that died.
+// Does all transfers in parallel. On the data plane, only an abort or a revoke ends the wait for a rank that died.
 ncclResult_t transfer(struct ncclComm *c, enum plane p, struct transfer *t, int n) {
   struct seat *mine = seat(c, c->rank);
   bool cut = p == DATA && is_cut(c);
@@ -248,14 +249,14 @@ ncclResult_t transfer(struct ncclComm *c, enum plane p, struct transfer *t, int 
       bool gone = !is_alive(other->pid) || (p == CONTROL && atomic_load(&other->aborted));
       if (gone) lost = fail(ncclRemoteError, "rank %d is gone", t[i].peer);
     }
-    if (atomic_load(&mine->bell) != bell) continue; // the last that it did
+    if (atomic_load(&mine->bell) != bell) continue; // something has changed since
     if (lost && p == CONTROL) return lost;
     if (lost) comm_set_async(c, lost);
     futex_wait(&mine->bell, bell);
   }
 }
 
-// Gives each of n members what all of them have: all[i] is members[i]'s, of which the caller has set its own.
+// Exchanges data among n members: all[i] is the data of members[i]. The caller has set its own entry.
 ncclResult_t exchange(struct ncclComm *c, uint64_t tag, const int *members, int n, void *all, size_t bytes) {
   struct transfer *t = calloc(2 * n, sizeof *t);
   if (!t) return ncclSystemError;

@@ -1,4 +1,4 @@
-// The one source that differs between versions.
+// The only source that differs between versions.
 #include "fake.h"
 
 const int version = FAKENCCL_VERSION;

@@ -17,7 +17,7 @@ var archive []byte
 const (
 	pixels  = 64 // 8 × 8
 	classes = 10
-	darkest = 16 // of a pixel in the file
+	darkest = 16 // the darkest value of a pixel in the file
 )
 
 type sample struct {
@@ -35,7 +35,7 @@ func load() (train, test []sample, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the digits: %w", err)
 	}
-	// The file is ordered by writer. Shuffled, so that both parts have digits of all.
+	// The file is ordered by writer. It is shuffled so that both parts have digits of all writers.
 	rand.New(rand.NewPCG(1998, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	fifth := len(all) / 5
 	return all[fifth:], all[:fifth], nil

@@ -15,9 +15,9 @@ import (
 
 const (
 	// patience is how long a rank waits for the others to make a smaller world. Ranks notice a death within
-	// milliseconds of each other, so a rank that does not come has died, or saw other deaths.
+	// milliseconds of each other, so a rank that does not come has died itself, or has seen other deaths.
 	patience = 5 * time.Second
-	// attempts bounds the attempts in a row without a completed step.
+	// attempts bounds the consecutive attempts without a completed step.
 	attempts = 10
 	// notice is how long after a failure a death may become known, before the failure is attributed to something else.
 	notice = time.Second
@@ -26,17 +26,17 @@ const (
 // survivors are the ranks that are left of the first world.
 //
 // Every smaller world is made from the first one, never from the previous one. So it doesn't matter that ranks learn of
-// a death at different points, one while the smaller world is being made, another after a step in it: all return to the
-// first world, count its shrinks alike, and meet at the next one.
+// a death at different points, one while the smaller world is being made, another after a step in it: all ranks return
+// to the first world, count its shrinks alike, and meet at the next smaller world.
 type survivors struct {
 	first *ccl.Comm
-	lost  []int // the ranks of first that are dead, ascending
-	told  []int // the dead that were reported
+	lost  []int // the dead ranks of first, ascending
+	told  []int // the dead ranks that were reported
 	steps int   // at the last progress
-	left  int   // attempts left until the next progress
+	left  int   // how many attempts are left until the next progress
 }
 
-// outlive works with the ranks of first and, each time that some die, with those that are left.
+// outlive works with the ranks of first and, each time that some of them die, with those that are left.
 func (j *job) outlive(ctx context.Context, first *ccl.Comm) error {
 	s := &survivors{first: first, left: attempts}
 	world := first
@@ -61,8 +61,8 @@ func (j *job) outlive(ctx context.Context, first *ccl.Comm) error {
 	}
 }
 
-// shrink makes a world of the living ranks. If a rank dies meanwhile, or has seen a death that others have not, it
-// tries again. cause is the failure that made it necessary, and the error if no rank died.
+// shrink makes a world of the living ranks. If a rank dies meanwhile, or has seen a death that others have not seen,
+// shrink tries again. cause is the failure that made it necessary; it is also the error if no rank died.
 func (s *survivors) shrink(ctx context.Context, cause error) (*ccl.Comm, error) {
 	for ; s.left > 0; s.left-- {
 		if err := s.look(ctx); err != nil {
@@ -85,7 +85,7 @@ func (s *survivors) shrink(ctx context.Context, cause error) (*ccl.Comm, error) 
 	return nil, fmt.Errorf("gave up after %d attempts to go on: %w", attempts, cause)
 }
 
-// look finds out which ranks are dead. The failure may become known before the death that caused it.
+// look finds out which ranks are dead. A failure may become known before the death that caused it.
 func (s *survivors) look(ctx context.Context) error {
 	tick := time.NewTicker(notice / 100)
 	defer tick.Stop()
@@ -102,7 +102,7 @@ func (s *survivors) look(ctx context.Context) error {
 	}
 }
 
-// learn adds the deaths that a smaller world knows of.
+// learn adds the deaths that a smaller world has recorded.
 func (s *survivors) learn(ctx context.Context, world *ccl.Comm) {
 	if world == s.first {
 		return
@@ -118,7 +118,7 @@ func (s *survivors) learn(ctx context.Context, world *ccl.Comm) {
 	s.markDead(lost)
 }
 
-// living returns the ranks of the first world that are not known to be dead, in the order of the last world's ranks.
+// living returns the ranks of the first world that are not known to be dead, in the order of the last world.
 func (s *survivors) living() []int {
 	var living []int
 	for rank := range s.first.Size() {
@@ -135,7 +135,7 @@ func (s *survivors) markDead(ranks []int) {
 	s.lost = slices.Compact(s.lost)
 }
 
-// tell prints which ranks died since the last time, and where the others continue.
+// tell prints which ranks have died since the last call, and where the others continue.
 func (s *survivors) tell(world *ccl.Comm, t *trainer) {
 	news := slices.DeleteFunc(slices.Clone(s.lost), func(rank int) bool { return slices.Contains(s.told, rank) })
 	s.told = slices.Clone(s.lost)

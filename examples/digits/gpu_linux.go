@@ -11,13 +11,13 @@ import (
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
-// device is a stream of the rank's GPU, and memory there for all gradients.
+// device is a stream on the rank's GPU, and GPU memory for all gradients.
 type device struct {
 	stream *cuda.Stream
 	memory cuda.Buffer[float32]
 }
 
-// newDevice prepares a GPU. The node frees what it allocates.
+// newDevice prepares a GPU. The node frees what newDevice allocates.
 func newDevice(g *enginecuda.GPU) (d *device, err error) {
 	d = &device{}
 	if d.stream, err = g.Context().Stream(0); err != nil {
@@ -27,7 +27,7 @@ func newDevice(g *enginecuda.GPU) (d *device, err error) {
 	return d, err
 }
 
-// sum replaces up to numParams numbers by their sums over all ranks, which are computed on the GPUs.
+// sum replaces up to numParams numbers by their sums over all ranks. The sums are computed on the GPUs.
 func (d *device) sum(ctx context.Context, world *ccl.Comm, numbers []float32) error {
 	c, there := d.stream.Context(), d.memory.Slice(0, len(numbers))
 	if err := c.CopyToDevice(there.Pointer(), kernels.Bytes(numbers)); err != nil {
@@ -36,7 +36,7 @@ func (d *device) sum(ctx context.Context, world *ccl.Comm, numbers []float32) er
 	if err := ccl.AllReduceOn(ctx, world, d.stream, there, there, ccl.Sum); err != nil {
 		return err
 	}
-	if err := world.Wait(ctx); err != nil { // for what is on the stream
+	if err := world.Wait(ctx); err != nil { // for the operations on the stream
 		return err
 	}
 	return c.CopyToHost(kernels.Bytes(numbers), there.Pointer())

@@ -12,8 +12,8 @@
 //
 //	carillon run -n 4 --min-ranks 1 -- digits -elastic
 //
-// With -gpu, the sums are computed on GPUs, in their memory: each rank uses the GPU with its local rank. gpu_linux.go
-// has the difference.
+// With -gpu, the sums are computed on GPUs, in their memory: each rank uses the GPU with the number of its local rank.
+// gpu_linux.go has the difference.
 //
 //	carillon run -n 4 -- digits -gpu
 package main
@@ -91,7 +91,7 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { // also when ctx has ended
+	defer func() { // runs even after ctx has ended
 		err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}()
 
@@ -113,7 +113,7 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer world.Close() // does nothing after Destroy; after an error, that error says more
 	if world.Rank() == 0 {
-		sums := "" // where they are made, unless on the host
+		sums := "" // where the sums are computed, unless on the host
 		if s.gpu {
 			sums = ", sums on GPUs"
 		}
@@ -138,8 +138,8 @@ func sum(ctx context.Context, world *ccl.Comm, numbers []float32) error {
 	return ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
 }
 
-// work trains to the end with the ranks of world, from where the most advanced of them is, and destroys world. It calls
-// ready when all ranks are there.
+// work trains to the end with the ranks of world, starting where the most advanced rank is, and destroys world. It
+// calls ready once all ranks have joined.
 func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err error) {
 	nodes, rails, err := split(ctx, world)
 	defer func() {
@@ -223,7 +223,8 @@ func catchUp(ctx context.Context, world *ccl.Comm, t *trainer) error {
 }
 
 // split makes two communicators from the world, as programs for many GPUs do: one of the ranks of each node, and one of
-// each rail, the ranks with the same index on their nodes. After an error, it still returns those that it has made.
+// each rail, which has the ranks with the same index on their nodes. After an error, it still returns the communicators
+// that it has made.
 func split(ctx context.Context, world *ccl.Comm) (nodes, rails *ccl.Comm, err error) {
 	where := world.Topology()
 	mine := where.Node[world.Rank()]
@@ -244,8 +245,8 @@ func split(ctx context.Context, world *ccl.Comm) (nodes, rails *ccl.Comm, err er
 	return nodes, rails, ccl.Barrier(ctx, world)
 }
 
-// checkReplicas compares the replicas of a communicator's ranks. They must be identical bit for bit, as all added the
-// same sums to the same weights.
+// checkReplicas compares the replicas of a communicator's ranks. They must be identical bit for bit, as all ranks added
+// the same sums to the same weights.
 func checkReplicas(ctx context.Context, comm *ccl.Comm, m *model) error {
 	sum := fnv.New64a()
 	var word [4]byte

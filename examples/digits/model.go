@@ -10,7 +10,7 @@ const hidden = 32
 
 // model is a perceptron with one hidden layer: 64 pixels → 32 rectified units → 10 scores.
 //
-// All parameters stand in one vector, and so do their gradients, so that one all-reduce carries them all.
+// All parameters are in one vector, and so are their gradients, so that a single all-reduce carries all gradients.
 type model struct {
 	params []float32
 	layers
@@ -50,7 +50,7 @@ func newModel(seed uint64) *model {
 	return m
 }
 
-// activations are what one sample makes of the model.
+// activations are the values that the model computes for one sample.
 type activations struct {
 	hidden [hidden]float32
 	probs  [classes]float32

@@ -32,10 +32,10 @@ type trainer struct {
 
 	model    *model
 	velocity []float32
-	epoch    int // done
-	steps    int // taken, over all epochs
+	epoch    int // how many epochs are done
+	steps    int // how many steps were taken, over all epochs
 
-	loss, seen float32 // of this rank's samples in this epoch: the sum of their losses, and how many they are
+	loss, seen float32 // of this rank's samples in this epoch: the sum of their losses, and their number
 	grad       []float32
 	scratch    activations
 }
@@ -78,8 +78,8 @@ func (t *trainer) run(ctx context.Context, report func(progress)) error {
 	return nil
 }
 
-// finishEpoch goes through the epoch's remaining samples, in an order that is the epoch's own and the same on all
-// ranks.
+// finishEpoch goes through the epoch's remaining samples. Their order differs from epoch to epoch and is the same on
+// all ranks.
 func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error) {
 	order := rand.New(rand.NewPCG(t.seed, uint64(t.epoch)+1)).Perm(len(t.train))
 	perEpoch := (len(order) + batchSize - 1) / batchSize
@@ -96,7 +96,7 @@ func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error)
 	return float64(total[0]) / max(float64(total[1]), 1), nil
 }
 
-// step takes one step down the gradient of a batch. When it returns an error, it has taken none.
+// step takes one step down the gradient of a batch. If it returns an error, it has not changed the model.
 //
 // Each sample's gradient is divided by the size of the whole batch, so the sum over the ranks is the batch's gradient
 // however its samples are distributed. The step is the same for any number of ranks, up to the rounding of sums in

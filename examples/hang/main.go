@@ -1,5 +1,6 @@
-// Command hang hangs, so that you can look at a hang: several ranks are in an all-reduce, and one of them is not. Its
-// data loader doesn't deliver, so it waits for its next batch and never makes the call; the others wait for it.
+// Command hang hangs, so that you can look at a hang: several ranks are in an all-reduce, and one of them is not. The
+// data loader of that rank delivers nothing, so the rank waits for its next batch and never makes the call; the other
+// ranks wait for it.
 //
 //	bin/carillon run -n 4 -- bin/hang
 //
@@ -26,7 +27,7 @@ import (
 )
 
 type settings struct {
-	lasts   time.Duration // the hang
+	lasts   time.Duration // how long the hang lasts
 	missing int           // the rank that doesn't make the call
 	jaeger  string        // where its HTTP API is
 }
@@ -146,7 +147,7 @@ func (r *rank) load(ctx context.Context) ([]float32, error) {
 
 const progressEvery = 5 * time.Second
 
-// progress prints now and then what the rank is doing, until done is called.
+// progress prints from time to time what the rank is doing, until done is called.
 func (r *rank) progress(what string) (done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var saying sync.WaitGroup

@@ -13,14 +13,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// exported tells whether spans go to a collector, as the runtime decides it.
+// exported tells whether spans go to a collector, by the runtime's own rule.
 func exported() bool {
 	own, all := otlp.Asked("TRACES")
 	to := os.Getenv("OTEL_TRACES_EXPORTER")
 	return (own || all) && (to == "" || to == "otlp")
 }
 
-// show prints what will happen and the commands that show it. Each is a line to copy to a shell.
+// show prints what will happen, and the commands that show it, each on a line to be copied to a shell.
 func (r *rank) show(health string, missing int64) {
 	job, tapes := whereabouts()
 	var b strings.Builder
@@ -64,7 +64,7 @@ func (r *rank) showAfter() {
 		r.missing, carillonCommand(), tapes)
 }
 
-// jaegerCommand asks Jaeger for the stalls of a job, and picks the status of their spans.
+// jaegerCommand is a command that asks Jaeger for the stalls of a job, and picks the status of their spans.
 func (r *rank) jaegerCommand(job string) string {
 	return fmt.Sprintf("curl -sG %s/api/traces --data-urlencode service=carillon --data-urlencode operation=ccl.stall "+
 		"--data-urlencode 'tags=%s' | grep -o '\"otel.status_description\",[^}]*'", r.jaeger, jobTag(job))
@@ -81,7 +81,7 @@ func whereabouts() (job, tapes string) {
 	return w.Job, filepath.Join(tape.DefaultDir(), w.Job)
 }
 
-// carillonCommand is the path of the carillon beside this program, or just its name.
+// carillonCommand is the path of the carillon command beside this program, or just its name.
 func carillonCommand() string {
 	beside := filepath.Join(filepath.Dir(os.Args[0]), "carillon")
 	if _, err := exec.LookPath(beside); err == nil {

@@ -1,11 +1,11 @@
-// Command lifecycle makes the classic mistakes with communicators on purpose, one after another, and shows the outcome
-// of each: the error that the program gets, and the span that shows it in the traces.
+// Command lifecycle makes the classic mistakes with communicators on purpose, one after the other, and shows the
+// outcome of each: the error that the program gets, and the span in the traces.
 //
 //	go run ./examples/lifecycle
 //
 // None of them crashes or hangs. mistakes.go has the mistakes, a few lines each; this file makes them, and show.go
-// prints the outcomes. Each mistake gets a node of its own, with two ranks in this process, and is printed after the
-// node has stopped, when all its spans are there.
+// prints the outcomes. Each mistake gets a node of its own, with two ranks in this process. Its outcome is printed
+// after the node has stopped, when all its spans have been recorded.
 package main
 
 import (
@@ -53,13 +53,13 @@ func run(ctx context.Context, p *printer) error {
 type mistake struct {
 	title string
 	why   string                                  // why it matters
-	make  func(ctx context.Context, j *job) error // makes it, and returns the resulting error
+	make  func(ctx context.Context, j *job) error // makes the mistake, and returns the resulting error
 	span  string                                  // the name of the span that shows it; "" if there is none
 	opts  []ccl.Option                            // for its communicator
 	leave bool                                    // don't close the communicator afterwards
 }
 
-// job is what a mistake is made with: a communicator of two ranks, both in this process.
+// job is the setting of a mistake: a communicator of two ranks, both in this process.
 type job struct {
 	*node.Node
 	world []*ccl.Comm // by rank

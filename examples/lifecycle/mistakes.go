@@ -231,7 +231,7 @@ func (j *job) untilItWaits(ctx context.Context) error {
 }
 
 // collectUntil runs the garbage collector, which finds leaked communicators, until there is a failed span of that name.
-// In a real program, it runs by itself.
+// In a real program, the collector runs on its own.
 func (j *job) collectUntil(ctx context.Context, name string) error {
 	for len(failures(j.Telemetry().Traces(), name)) == 0 && ctx.Err() == nil {
 		runtime.GC()

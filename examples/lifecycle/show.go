@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// width is the width of a line, indent that of the label before a text.
+// width is the width of a line, and indent that of the label before a text.
 const (
 	width  = 110
 	indent = 10
@@ -41,7 +41,7 @@ func (p *printer) show(number int, m mistake, o outcome) {
 	p.line("")
 }
 
-// span shows the span that the mistake left, and its text unless that was shown already.
+// span shows the span that the mistake left, and the span's text unless it was already shown.
 func (p *printer) span(store *trace.Store, name, said string) {
 	if name == "" {
 		p.text("span", "none")
@@ -77,14 +77,14 @@ func (p *printer) span(store *trace.Store, name, said string) {
 	}
 }
 
-// telling are the attributes that are shown.
+// telling are the attributes to show.
 var telling = []attribute.Key{
 	semconv.ErrorType, semconv.GroupOps, semconv.PeerRank, semconv.SharedGoroutines,
 	semconv.CodeFunction, semconv.CodeFile, semconv.CodeLine,
 	semconv.FirstFunction, semconv.FirstFile, semconv.FirstLine, semconv.FirstGoroutine, semconv.FirstTime,
 }
 
-// failures returns the spans of a name for calls that failed or were refused or postponed, by rank and then by time.
+// failures returns the spans of a name whose calls failed or were refused or postponed, by rank and then by time.
 func failures(store *trace.Store, name string) []trace.Span {
 	var found []trace.Span
 	for _, t := range store.Acts(0) {

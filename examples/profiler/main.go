@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// run makes five all-reduces and a broadcast on two ranks, and writes what the plug-in saw to out when they have ended.
+// run makes five all-reduces and a broadcast on two ranks, and writes to out what the plug-in saw when they have ended.
 func run(ctx context.Context, out io.Writer, opts ...node.Option) (err error) {
 	n, err := node.Start(ctx, append(opts, node.WithProfiler(&timing{out: out}))...)
 	if err != nil {
@@ -50,12 +50,12 @@ func run(ctx context.Context, out io.Writer, opts ...node.Option) (err error) {
 	return work.Wait()
 }
 
-// timing is the plug-in. All its methods, and those of its communicators, are called by one goroutine.
+// timing is the plug-in. One goroutine calls all its methods and those of its communicators.
 type timing struct{ out io.Writer }
 
 func (*timing) Name() string { return "timing" }
 
-// Mask asks for collectives. Their groups come with them.
+// Mask asks for collectives. Their groups are reported with them.
 func (*timing) Mask() profiler.Mask { return profiler.Collective }
 
 func (t *timing) Init(info profiler.Info) (profiler.Recorder, error) {
@@ -70,13 +70,13 @@ type comm struct {
 	count map[string]int
 }
 
-// collective is a handle, which Stop gets back.
+// collective is a handle; the runtime passes it to Stop.
 type collective struct {
 	call  string
 	began time.Time
 }
 
-// Start takes an event. If it returns nil, it gets no further calls about it.
+// Start takes an event. If it returns nil, the plug-in gets no further calls for the event.
 func (c *comm) Start(e *profiler.Event) profiler.Handle {
 	if e.Type != profiler.Collective {
 		return nil

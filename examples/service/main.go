@@ -33,7 +33,7 @@ func main() {
 	fx.New(service(*addr)).Run()
 }
 
-// service is the program. Carillon finds the logger, the Registerer and the resource in the graph; options say the
+// service is the program. Carillon finds the logger, the Registerer and the resource in the fx graph; options set the
 // rest.
 func service(addr string) fx.Option {
 	return fx.Options(

@@ -38,7 +38,7 @@ func newExporter() (sdktrace.SpanExporter, error) {
 	return autoexport.NewSpanExporter(context.Background(), autoexport.WithFallbackSpanExporter(nowhere))
 }
 
-// tracing is the service's tracing. Its processor also takes Carillon's spans, which come from a provider of their own,
+// tracing is the service's tracing. Its processor also receives Carillon's spans, which come from a separate provider,
 // as they have their own ids and sampling.
 type tracing struct {
 	provider  *sdktrace.TracerProvider
@@ -48,7 +48,7 @@ type tracing struct {
 func newTracing(lc fx.Lifecycle, exporter sdktrace.SpanExporter, res *resource.Resource) *tracing {
 	t := &tracing{processor: sdktrace.NewBatchSpanProcessor(exporter)}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t.processor), sdktrace.WithResource(res))
-	lc.Append(fx.StopHook(t.provider.Shutdown)) // after Carillon's, which was made from it
+	lc.Append(fx.StopHook(t.provider.Shutdown)) // after Carillon's own shutdown
 	return t
 }
 

@@ -23,12 +23,12 @@ const (
 	maxBody = 1 << 20
 )
 
-// workers reduce the posted numbers. Each worker is a rank, with a part of the numbers.
+// workers reduce the posted numbers. Each worker is a rank, and has a part of the numbers.
 type workers struct {
 	tracer   oteltrace.Tracer
 	requests *prometheus.CounterVec
 
-	mu    sync.Mutex // held during a reduction, as ranks must make the same calls in the same order
+	mu    sync.Mutex // held during a reduction, as all ranks must make the same calls in the same order
 	comms []*ccl.Comm
 }
 
@@ -60,10 +60,10 @@ func (w *workers) each(f func(c *ccl.Comm) error) error {
 	return g.Wait()
 }
 
-// mean returns the mean of numbers. The end of ctx doesn't interrupt it, as an abandoned collective would end its
+// mean returns the mean of numbers. The end of ctx doesn't interrupt it, as abandoning a collective would end its
 // communicator.
 func (w *workers) mean(ctx context.Context, numbers []float64) (mean float64, err error) {
-	ctx, span := w.tracer.Start(context.WithoutCancel(ctx), "mean") // spans of collectives link to it
+	ctx, span := w.tracer.Start(context.WithoutCancel(ctx), "mean") // spans of collectives link to this span
 	defer span.End()
 	err = w.each(func(c *ccl.Comm) error {
 		sum := []float64{0}
@@ -93,10 +93,10 @@ func (w *workers) serveMean(out http.ResponseWriter, r *http.Request) {
 	}
 	w.requests.WithLabelValues(strconv.Itoa(code)).Inc()
 	out.WriteHeader(code)
-	_, _ = fmt.Fprintln(out, text) // fails if the client went away
+	_, _ = fmt.Fprintln(out, text) // fails if the client has disconnected
 }
 
-// read reads numbers that are separated by blanks.
+// read reads numbers that are separated by white space.
 func read(from io.Reader) ([]float64, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {

@@ -1,7 +1,7 @@
 /*
- * A profiler plug-in in C, by version 4 of NCCL's interface: it counts the collectives of each communicator, measures
- * them, and writes a line to standard error when the communicator ends. NCCL 2.27.3 and later run it
- * (NCCL_PROFILER_PLUGIN=./plugin.so), and so does Carillon (CARILLON_PROFILER_PLUGIN=./plugin.so).
+ * A profiler plug-in in C, for version 4 of NCCL's interface: it counts the collectives of each communicator, measures
+ * them, and writes a line to standard error when the communicator ends. NCCL 2.27.3 and later can run it
+ * (NCCL_PROFILER_PLUGIN=./plugin.so), and so can Carillon (CARILLON_PROFILER_PLUGIN=./plugin.so).
  *
  *   cc -shared -fPIC -o plugin.so plugin.c
  */
@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The interface, as far as it is used here. */
+/* The part of the interface that is used here. */
 
 enum { GROUP = 1 << 0, COLL = 1 << 1 };
 
 struct event {
   uint8_t type;
-  void *parent; /* a handle of ours, or NULL */
+  void *parent; /* a handle from start, or NULL */
   int rank;
   union {
     struct {
-      uint64_t number; /* of the collective on the communicator */
+      uint64_t number; /* the collective's number on the communicator */
       const char *func;
       const void *send;
       void *recv;
@@ -70,7 +70,7 @@ static int init(void **context, int *mask, const char *name, uint64_t hash, int 
   (void)hash, (void)nodes, (void)ranks, (void)log;
   struct comm *c = calloc(1, sizeof *c);
   if (c == NULL) {
-    return 2; /* ncclSystemError: it is not told of the communicator */
+    return 2; /* ncclSystemError: the plug-in gets no events of the communicator */
   }
   snprintf(c->name, sizeof c->name, "%s", name == NULL ? "" : name);
   c->rank = rank;
@@ -79,7 +79,8 @@ static int init(void **context, int *mask, const char *name, uint64_t hash, int 
   return 0;
 }
 
-/* A group comes, too, as the parent of collectives. Without a handle nothing more is told of it. */
+/* Groups are reported, too, as the parents of collectives. Without a handle, NCCL makes no further calls for an
+   event. */
 static int start(void *context, void **handle, struct event *e) {
   *handle = NULL;
   if (e->type != COLL) {

@@ -19,13 +19,13 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// bench is what the tests of the whole library run: it, a stub of NCCL, and programs that call that.
+// bench has what the tests of the whole library run: the library, a stub of NCCL, and programs that call NCCL.
 type bench struct {
 	dir            string
 	library, audit string
 }
 
-// built are they, once a test has built them.
+// built is set once a test has built them.
 var built *bench
 
 // build compiles them all, for all tests.
@@ -61,7 +61,7 @@ func run(t testing.TB, name string, args ...string) {
 	}
 }
 
-// drive has a program make calls, and returns what it printed and the folder of the tape.
+// drive makes a program make calls, and returns its output and the folder of the tape.
 func (b *bench) drive(t testing.TB, loaded bool, script string, env ...string) (output, tapes string) {
 	t.Helper()
 	tapes = t.TempDir()
@@ -80,7 +80,7 @@ func (b *bench) drive(t testing.TB, loaded bool, script string, env ...string) (
 	return string(out), tapes
 }
 
-// readEvents yields what is on the tapes of a folder.
+// readEvents yields the events on the tapes of a folder.
 func readEvents(t testing.TB, dir string) iter.Seq[*tape.Event] {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "*.tape"))
@@ -106,7 +106,7 @@ func readEvents(t testing.TB, dir string) iter.Seq[*tape.Event] {
 	}
 }
 
-// readTapes tells what is on the tapes of a folder, a line for each record.
+// readTapes returns the records on the tapes of a folder, one a line.
 func readTapes(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -116,7 +116,7 @@ func readTapes(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// offset is what differs from one compiler to the next.
+// offset matches what differs from compiler to compiler.
 var offset = regexp.MustCompile(`\+0x[0-9a-f]+`)
 
 func tell(b *strings.Builder, ev *tape.Event) {
@@ -155,10 +155,10 @@ func tell(b *strings.Builder, ev *tape.Event) {
 	b.WriteByte('\n')
 }
 
-// TestGuards plays the files in testdata/guards: what a program does, what NCCL is called for, what the program is
-// answered, and what is on the tape.
+// TestGuards plays the files in testdata/guards: a program's calls, the resulting calls of NCCL, the answers that the
+// program gets, and the records on the tape.
 //
-//	run [version=CODE] [guard=VALUE] [loaded] [notape]   has the driver make the calls; see testdata/driver.c
+//	run [version=CODE] [guard=VALUE] [loaded] [notape]   makes the driver make the calls; see testdata/driver.c
 func TestGuards(t *testing.T) {
 	b := build(t)
 	datadriven.Walk(t, "testdata/guards", func(t *testing.T, path string) {
@@ -180,8 +180,8 @@ func TestGuards(t *testing.T) {
 	})
 }
 
-// A function that isn't exported, and one whose name is too long for the tape, are found by the address in their file,
-// and that is the file that the call is in.
+// A function that isn't exported, and one whose name is too long for the tape, are recorded by their address in the
+// file that contains the call.
 func TestSites(t *testing.T) {
 	b := build(t)
 	stub := []string{"testdata/driver.c", "-L" + b.dir, "-l:libnccl.so.2", "-Wl,-rpath," + b.dir, "-pthread"}
@@ -215,7 +215,7 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// Of the communicators of one group, those that there is no room for count their messages no more.
+// Communicators of a group beyond those that there is room for stop counting their messages.
 func TestLargeGroup(t *testing.T) {
 	const names = "abcdefghijklmnopqrstuvwxyzABCDEFGHI"
 	var script strings.Builder
@@ -241,7 +241,7 @@ func TestLargeGroup(t *testing.T) {
 	}
 }
 
-// Every function of NCCL's that has a communicator, or is about groups, is interposed, and so is its twin.
+// Every NCCL function that takes a communicator, or is about groups, is interposed, and so is its twin.
 func TestInterposed(t *testing.T) {
 	f, err := elf.Open(build(t).library)
 	if err != nil {
@@ -262,7 +262,7 @@ func TestInterposed(t *testing.T) {
 	}
 	for line := range strings.Lines(string(table)) {
 		cells := strings.Split(line, "\t")
-		if cells[0] != "function" || cells[1] == "ncclGetLastError" { // which may be asked of a dead one
+		if cells[0] != "function" || cells[1] == "ncclGetLastError" { // a dead communicator may be passed
 			continue
 		}
 		if strings.Contains(cells[4], "ncclComm_t") || strings.HasPrefix(cells[1], "ncclGroup") {
@@ -275,8 +275,8 @@ func TestInterposed(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is what an all-reduce costs that NCCL does nothing for: alone, with the guards, with the tape, and if
-// the loader is audited, too.
+// BenchmarkCall is the cost of an all-reduce for which NCCL does nothing: alone, with the guards, with the tape, and
+// with an audited loader, too.
 func BenchmarkCall(b *testing.B) {
 	compiled := build(b)
 	for _, c := range []struct {
@@ -300,8 +300,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkBegin is what processor time it costs a process to begin and end: alone, with the library preloaded, and if
-// the loader is audited, too. It is the least of all rounds.
+// BenchmarkBegin is the processor time that a process takes to begin and end: alone, with the library preloaded, and
+// with an audited loader, too. It is the least of all rounds.
 func BenchmarkBegin(b *testing.B) {
 	compiled := build(b)
 	preload := "LD_PRELOAD=" + compiled.library

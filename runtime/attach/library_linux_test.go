@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// compilers build the library: the first must be there, the others are tried where what they need is installed. A
-// machine of 0 is this one.
+// compilers build the library: the first must be installed, the others are used if they are. A machine of 0 is this
+// machine.
 var compilers = []struct {
 	name, command string
 	needs         []string
@@ -26,8 +26,8 @@ var compilers = []struct {
 	},
 }
 
-// libraries are what each needs beside itself, and what symbols it may show: the functions that it interposes and those
-// of the profiler plug-in, or those that the loader calls.
+// libraries have what each library may need, and the symbols that it may export: the functions that it interposes and
+// those of the profiler plug-in, or those that the loader calls.
 var libraries = []struct {
 	name   string
 	links  []string
@@ -38,7 +38,7 @@ var libraries = []struct {
 	{"libcarillon-audit.so", nil, false, regexp.MustCompile(`^la_(version|objopen|objclose|symbind64)$`)},
 }
 
-// The libraries build with every compiler, need libc at most, and show nothing but what they are for.
+// The libraries build with every compiler, need at most libc, and export only the symbols that they need to.
 func TestLibrary(t *testing.T) {
 	for _, c := range compilers {
 		missing := func(command string) bool {

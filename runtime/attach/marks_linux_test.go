@@ -10,8 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// launch is a script's part for operations first to last, each of which is launched on the same stream, with a mark
-// behind it.
+// launch returns the part of a script that launches operations first to last on one stream, with a mark behind each.
 func launch(comm, first, last int) string {
 	var script strings.Builder
 	for n := first; n <= last; n++ {
@@ -20,7 +19,7 @@ func launch(comm, first, last int) string {
 	return script.String()
 }
 
-// ends is a script's part that ends operations first to last.
+// ends returns the part of a script that ends operations first to last.
 func ends(comm, first, last, code int) string {
 	var script strings.Builder
 	for n := first; n <= last; n++ {
@@ -29,7 +28,7 @@ func ends(comm, first, last, code int) string {
 	return script.String()
 }
 
-// played is the tape after a script.
+// played returns the tape after a script.
 func played(t *testing.T, script string) *tape.Reader {
 	t.Helper()
 	r, err := tape.Open(playOn(t, script))
@@ -40,7 +39,7 @@ func played(t *testing.T, script string) *tape.Reader {
 	return r
 }
 
-// marked is the only slot after a script, which has marks.
+// marked returns the only slot after a script, which has marks.
 func marked(t *testing.T, script string) tape.Slot {
 	t.Helper()
 	slots := played(t, script).Slots()
@@ -50,7 +49,7 @@ func marked(t *testing.T, script string) tape.Slot {
 	return slots[0]
 }
 
-// TestProven: the mark that was reached last is known for as long as later ones wait, which have other places.
+// TestProven: the mark that was reached last is kept while later marks wait, which use other places.
 func TestProven(t *testing.T) {
 	const unmarked = "start 1 0 16 7 0 -1 8 1\nend 1 %d 0\n"
 	for name, c := range map[string]struct {
@@ -70,7 +69,7 @@ func TestProven(t *testing.T) {
 	}
 }
 
-// What is launched on a stream is in flight until its mark is reached.
+// An operation that is launched on a stream is in flight until its mark is reached.
 func TestMarks(t *testing.T) {
 	again := strings.Replace(world, "comm 1", "comm 2", 1)
 	type shown struct {
@@ -89,7 +88,7 @@ func TestMarks(t *testing.T) {
 		{"the first is begun", launch(1, 1, 3) + "begin 1 1\n", shown{3, 0, 1, 3, 0, stream, 0, true}},
 		{"one reached", launch(1, 1, 3) + "begin 1 1\nreach 1 1\n", shown{3, 1, 2, 3, 1, queued, 0, false}},
 		{"the next is begun", launch(1, 1, 3) + "begin 1 2\nreach 1 1\n", shown{3, 1, 2, 3, 1, stream, 0, true}},
-		{ // which may be what the stream is busy with
+		{ // the stream may be busy with that one
 			"behind one without a mark", launch(1, 1, 1) + fmt.Sprintf(unmarked, 2) + launch(1, 3, 3) + "reach 1 1\n",
 			shown{3, 2, 3, 3, 2, stream, 0, false},
 		},
@@ -136,7 +135,7 @@ func TestMarks(t *testing.T) {
 				"start 1 0 16 7 0 -1 8 1\nend 1 103 0\n",
 			shown{103, 103, 103, 103, 103, tape.PhaseNone, 100, false},
 		},
-		{ // there are four slots, which are taken in turn
+		{ // there are four slots, used in turn
 			"of the slot's next communicator", launch(1, 1, 3) +
 				"start 1 0 16 7 0 -1 8 1\ncaptured 1 4\nend 1 4 0\nclose 1\n" +
 				strings.Repeat(again+"close 2\n", 3) + again + launch(2, 1, 2) + "reach 2 3\nreach 2 4\n",
@@ -153,8 +152,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// The messages of a communicator whose streams say how far they are are counted by rank and direction: those of the
-// first ranks, if there are more than there is room for.
+// The messages of a communicator with marks are counted by rank and direction; only those of the first ranks, if there
+// are more ranks than there is room for.
 func TestMessages(t *testing.T) {
 	message := func(call lifecycle.Call, rank int) string {
 		return fmt.Sprintf("start 1 0 %d 7 0 %d 8 1\n", call, rank)
@@ -203,7 +202,7 @@ func TestMessages(t *testing.T) {
 			if !slices.Equal(got, c.want) || s.Counted != c.counted {
 				t.Errorf("counted (%t) are %+v, want %+v", s.Counted, got, c.want)
 			}
-			// The record of a destroy has them, too, behind what else it may have.
+			// The record of a destroy has them, too, after its other fields.
 			end := fmt.Sprintf("site %s %[1]s 1 1 1\nlife 1 %d %d %d 0 0 0 0 -1 0 0 0 %032d %s\n",
 				strings.Repeat("s", 160), tape.ActDestroy, lifecycle.CallDestroy, tape.StageEnd, 1,
 				strings.Repeat("t", 1024))
@@ -223,7 +222,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// What NCCL launches after it has answered ncclInProgress is on its stream since then.
+// An operation that NCCL launches after it has answered ncclInProgress is on its stream since then.
 func TestMarkOfWhatIsLaunchedLater(t *testing.T) {
 	for late, want := range map[string]bool{"": false, " 1": true} {
 		s := marked(t, world+"start 1 0 16 7 0 -1 8 1\nmark 1 1 1"+late+"\nend 1 1 0\n")
@@ -233,7 +232,8 @@ func TestMarkOfWhatIsLaunchedLater(t *testing.T) {
 	}
 }
 
-// What a stream has not done when its communicator is aborted has failed, though the stream goes on then.
+// Operations that a stream has not done when their communicator is aborted have failed, although the stream then goes
+// on.
 func TestMarkOfWhatIsAborted(t *testing.T) {
 	t.Setenv("CARILLON_SLOW_THRESHOLD", "1ns")
 	for script, want := range map[string][]lifecycle.Code{
@@ -256,12 +256,12 @@ func TestMarkOfWhatIsAborted(t *testing.T) {
 	}
 }
 
-// Of what is launched on a stream, a communicator's first operation is observed, once it is done; of a group, the last.
+// A communicator's first operation on a stream is observed, once it is done; in a group, the last operation.
 func TestObserved(t *testing.T) {
 	const grouped = "start 1 0 16 7 0 -1 8 1\nstart 1 0 16 7 0 -1 8 1\nmark 1 1 1\nend 1 1 0\nend 1 2 0\n"
 	for _, c := range []struct {
 		name, script string
-		seq          uint64 // of what was observed; 0: nothing
+		seq          uint64 // of the observed operation; 0: none
 	}{
 		{"it is not done", launch(1, 1, 2) + "measured 1 5000\n", 0},
 		{"it is done", launch(1, 1, 2) + "reach 1 1\nmeasured 1 5000\n", 1},

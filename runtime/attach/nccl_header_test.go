@@ -16,8 +16,8 @@ import (
 //go:embed testdata/nccl.h.tmpl
 var ncclHeaderTemplate string
 
-// TestNCCLHeaderIsCurrent keeps our own declarations of NCCL's public ABI equal to the table of what its versions have.
-// Datadriven's -rewrite writes them anew.
+// TestNCCLHeaderIsCurrent keeps our own declarations of NCCL's public ABI in step with the table of what its versions
+// have. Datadriven's -rewrite writes them again.
 func TestNCCLHeaderIsCurrent(t *testing.T) {
 	datadriven.RunTestFromString(t, "nccl.h\n----\n", func(t *testing.T, d *datadriven.TestData) string {
 		table, err := os.ReadFile("nccl-api.tsv")
@@ -85,8 +85,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// api is what the table says. It has a line for each public function, with the first version that has it and its
-// prototype, and one for each version that has a longer ncclConfig_t than the one before, with its fields.
+// api is the content of the table. The table has a line for each public function, with the first version that has it
+// and its prototype, and a line for each version with a longer ncclConfig_t than the one before, with its fields.
 type api struct {
 	Functions []function
 	Configs   []config // of each version that made it longer, the oldest first
@@ -94,7 +94,7 @@ type api struct {
 
 type function struct {
 	Name, Result, Params string
-	Version              int // the first that has it, as ncclGetVersion tells it
+	Version              int // the first version that has it, as from ncclGetVersion
 }
 
 // Since is the version with dots.
@@ -111,7 +111,7 @@ func (c config) Since() string { return dotted(c.Version) }
 // Since is Newest with dots.
 func (a api) Since() string { return dotted(a.Newest()) }
 
-// Newest is the version of NCCL that the table knows last.
+// Newest is the newest version of NCCL in the table.
 func (a api) Newest() int { return a.Configs[len(a.Configs)-1].Version }
 
 // parse reads the table: tab-separated, with a line of column names; lines that begin with # are comments.
@@ -187,7 +187,7 @@ func (a *api) addConfig(version int, text string) error {
 	return nil
 }
 
-// versionCode is what ncclGetVersion answers: 22809 of "2.28.9".
+// versionCode is the answer of ncclGetVersion: 22809 for "2.28.9".
 func versionCode(text string) (code int, err error) {
 	var major, minor, patch int
 	if n, err := fmt.Sscanf(text, "%d.%d.%d", &major, &minor, &patch); n != 3 {

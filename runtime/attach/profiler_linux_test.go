@@ -17,10 +17,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// versions are those of NCCL's profiler interface.
+// versions are the versions of NCCL's profiler interface.
 var versions = []int{1, 2, 3, 4, 5, 6, 7}
 
-// drivers are testdata/profiler/driver.c with the plug-in in it, by the flags with which they were compiled.
+// drivers are builds of testdata/profiler/driver.c with the plug-in, by their compiler flags.
 var drivers = map[string]string{}
 
 func driver(t testing.TB, flags ...string) string {
@@ -44,7 +44,7 @@ func driver(t testing.TB, flags ...string) string {
 	return path
 }
 
-// cc compiles C to path, with the library's flags and more.
+// cc compiles C to path, with the library's flags and further ones.
 func cc(t testing.TB, path string, args ...string) {
 	t.Helper()
 	flags := []string{
@@ -57,7 +57,7 @@ func cc(t testing.TB, path string, args ...string) {
 	}
 }
 
-// drive lets the driver run a script, and returns what it printed and what it left on its tape.
+// drive makes the driver run a script, and returns its output and the operations on its tape.
 func drive(t testing.TB, program, script string, env ...string) (printed string, operations []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,8 +76,8 @@ func drive(t testing.TB, program, script string, env ...string) (printed string,
 	return out.String() + errs.String(), operations
 }
 
-// read is what the one tape in a folder says of operations, in the order of their ends, and of communicators. Those
-// that have no end are in flight.
+// read returns what the only tape in a folder has about operations, in the order of their ends, and about
+// communicators. Operations that have no end are in flight.
 func read(t testing.TB, dir string) []string {
 	t.Helper()
 	r := open(t, dir)
@@ -101,7 +101,7 @@ func read(t testing.TB, dir string) []string {
 	return operations
 }
 
-// open opens the one tape in a folder, until the test is over.
+// open opens the only tape in a folder, until the test is over.
 func open(t testing.TB, dir string) *tape.Reader {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "replay", "*.tape"))
@@ -116,7 +116,7 @@ func open(t testing.TB, dir string) *tape.Reader {
 	return r
 }
 
-// parts are the records of parts of operations on that tape.
+// parts returns the records about parts of operations on that tape.
 func parts(t testing.TB, dir string) (found []tape.OpRecord) {
 	t.Helper()
 	for ev, err := range open(t, dir).Events() {
@@ -130,7 +130,7 @@ func parts(t testing.TB, dir string) (found []tape.OpRecord) {
 	return found
 }
 
-// hashOf is NCCL's number of a communicator of which the plug-in made the id.
+// hashOf returns NCCL's number of a communicator, from which the plug-in made the id.
 func hashOf(id lifecycle.CommID) uint64 { return binary.LittleEndian.Uint64(id[:8]) }
 
 func describe(comm tape.CommInfo, seq uint64, sig tape.Signature) string {
@@ -138,7 +138,7 @@ func describe(comm tape.CommInfo, seq uint64, sig tape.Signature) string {
 		sig.Call, seq, kernels.DataType(sig.DataType), sig.Bytes, sig.Peer)
 }
 
-// counts are those that a driver printed that aren't 0.
+// counts returns the counts that a driver printed that aren't 0.
 func counts(printed string) string {
 	line := regexp.MustCompile(`(?m)^counts (.*)$`).FindStringSubmatch(printed)
 	if line == nil {
@@ -165,10 +165,10 @@ func TestProfiler(t *testing.T) {
 	}
 }
 
-// sanitizers are gcc's, which end a program that touches memory it may not.
+// sanitizers are gcc's, which end a program that accesses invalid memory.
 var sanitizers = []string{"-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover"}
 
-// TestOdd calls the plug-in as no NCCL should, and as some did.
+// TestOdd calls the plug-in in ways in which no NCCL should, and some versions did.
 func TestOdd(t *testing.T) {
 	const (
 		world    = "init 1 abc 1 4 2 world\n"
@@ -264,7 +264,7 @@ func TestOdd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			printed, got := drive(t, program, c.script)
 			if strings.Contains(c.name, "another event since") {
-				got = got[:1] // and those that took the slots
+				got = got[:1] // also those that took the slots
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("the tape (-want +got):\n%s", diff)
@@ -280,12 +280,12 @@ func TestOdd(t *testing.T) {
 	}
 }
 
-// churn is n groups of a communicator that begin and end.
+// churn is n groups of a communicator, each of which begins and ends.
 func churn(n int) string {
 	return strings.Repeat("start 1 100 256 0 0 0 - 0 - 0 0 0 0 0 -\nstop 100\n", n)
 }
 
-// testRoom opens ten thousand events at once, and then more than there is room for; and communicators likewise.
+// testRoom opens ten thousand events at once, and then more than there is room for; the same with communicators.
 func testRoom(t *testing.T, program string) {
 	var b strings.Builder
 	b.WriteString("init 1 abc 1 4 2 world\n")
@@ -331,7 +331,7 @@ func testRoom(t *testing.T, program string) {
 	}
 }
 
-// TestThreads lets eight threads make collectives at once, each on a communicator of its own and on one of all, and
+// TestThreads makes eight threads make collectives at once, each on a communicator of its own and on a shared one, and
 // stop each other's events.
 func TestThreads(t *testing.T) {
 	const n, m = 8, 500
@@ -354,7 +354,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// testUnpaired never stops the events below tasks, of which NCCL forgets some: they make room for others.
+// testUnpaired never stops events below tasks, as NCCL forgets some of these stops: the events' slots are reused.
 func testUnpaired(t *testing.T, program string) {
 	dir := t.TempDir()
 	beside := plugin(t, dir, "all", "-DVERSION=5", "-DMASK=0xfff")
@@ -375,7 +375,7 @@ func testUnpaired(t *testing.T, program string) {
 	}
 }
 
-// testMask has communicators come and go, while somebody else writes the mask, too.
+// testMask makes and ends communicators, while somebody else writes the mask, too.
 func testMask(t *testing.T, program string) {
 	for _, c := range []struct{ name, script, want string }{
 		{"interposed, version 1", "version 1\nexpect -1 -1\ninit 1 a 1 2 0 -\nmask\n", "0x0"},
@@ -430,8 +430,8 @@ func testMask(t *testing.T, program string) {
 	}
 }
 
-// testDepth looks into the first all-reduce of the communicator between two nodes, of a replayed rank: its proxies'
-// data, and its kernel's time.
+// testDepth looks into the first all-reduce of a replayed rank on the communicator between two nodes: the data of its
+// proxies, and the time of its kernel.
 func testDepth(t *testing.T, program string) {
 	calls := capture(t, 0)
 	var ctx, of string
@@ -497,7 +497,7 @@ func testDepth(t *testing.T, program string) {
 	}
 }
 
-// FuzzCallbacks calls the plug-in in any order, with handles of any event, also stopped and foreign ones.
+// FuzzCallbacks calls the plug-in in any order, with handles of any event, including stopped and foreign ones.
 func FuzzCallbacks(f *testing.F) {
 	program := driver(f, sanitizers...)
 	beside := plugin(f, f.TempDir(), "fuzzed", "-DVERSION=4", "-DMASK=0x5f")
@@ -537,7 +537,7 @@ func FuzzCallbacks(f *testing.F) {
 			fmt.Fprintf(&b, "finalize %d\n", i)
 		}
 		_, operations := drive(t, program, b.String(), "CARILLON_PROFILER_NEXT="+beside, "RECORD_fuzzed=/dev/null",
-			"ASAN_OPTIONS=detect_leaks=0") // the recorder keeps what it is told
+			"ASAN_OPTIONS=detect_leaks=0") // the recorder never frees its events
 		for _, o := range operations {
 			if strings.Contains(o, ", 1 in flight") {
 				t.Errorf("left behind: %s", o)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// plugin is testdata/profiler/recorder.c under a name, compiled with those flags.
+// plugin compiles testdata/profiler/recorder.c with those flags, under a name.
 func plugin(t testing.TB, dir, name string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(dir, name+".so")
@@ -18,8 +18,8 @@ func plugin(t testing.TB, dir, name string, flags ...string) string {
 	return path
 }
 
-// told is what a plug-in of a version records of a capture if it is told of those types of events by NCCL 2.28.9, which
-// speaks version 5.
+// told returns what a plug-in of a version records of a capture if NCCL 2.28.9, which uses version 5, reports those
+// types of events to it.
 func told(calls []call, version int, types uint64) []string {
 	numbers := map[string]int{"(nil)": 0, "": 0}
 	number := func(name string) int {
@@ -60,15 +60,15 @@ func told(calls []call, version int, types uint64) []string {
 	return lines
 }
 
-// testNext runs other plug-ins beside ours: each records what NCCL would have told it.
+// testNext runs other plug-ins beside ours: each records the calls that NCCL would have made to it.
 func testNext(t *testing.T, program string) {
 	const network = proxyOp | 1<<4
 	dir := t.TempDir()
-	var paths, env []string // env: where each records
+	var paths, env []string // env: where each plug-in records
 	type beside struct {
 		name          string
 		version, mask int
-		types         uint64 // that it is told of
+		types         uint64 // the types of events that it gets
 	}
 	four := []beside{
 		{"all", 5, 0xfff, 0xfff},
@@ -108,7 +108,7 @@ func testNext(t *testing.T, program string) {
 	}
 }
 
-// testNextLeftOut names plug-ins that can't run beside ours: each is said once, and the others run.
+// testNextLeftOut names plug-ins that can't run beside ours: each is reported once, and the others run.
 func testNextLeftOut(t *testing.T, program string) {
 	dir := t.TempDir()
 	good := plugin(t, dir, "good", "-DVERSION=4", "-DMASK=2")

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// call is a line of a capture: a callback, or a public call of NCCL.
+// call is a line of a capture: a callback, or a public NCCL call.
 type call struct {
 	Prof, API           string
 	Ctx, H, Parent      string
@@ -39,7 +39,7 @@ type call struct {
 	Comm, NewComm       string
 }
 
-// capture reads what a rank of the captured job did.
+// capture reads the calls of a rank in the captured job.
 func capture(t testing.TB, rank int) []call {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("testdata/profiler/rank%d.jsonl.gz", rank))
@@ -63,7 +63,7 @@ func capture(t testing.TB, rank int) []call {
 	}
 }
 
-// Types of events, as NCCL numbers them.
+// Types of events, with NCCL's numbers.
 const (
 	group    = 1 << 0
 	coll     = 1 << 1
@@ -75,7 +75,7 @@ const (
 	p2pAPI   = 1 << 10
 )
 
-// script is a capture as a script for the driver: what NCCL would have called if it had had that version.
+// script returns a capture as a script for the driver: the calls that NCCL would have made with that version.
 func script(calls []call, version int, before string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version %d\n%s", version, before)
@@ -103,7 +103,7 @@ func script(calls []call, version int, before string) string {
 				function, dtype = "-", "-"
 			}
 			rank := c.Rank
-			if version <= 3 && c.Type&(coll|p2p) != 0 { // the real one is in the descriptor there
+			if version <= 3 && c.Type&(coll|p2p) != 0 { // in these versions the real rank is in the descriptor
 				rank = rankOf(calls, c.Ctx)
 			}
 			fmt.Fprintf(&b, "start %d %d %d %d %d %d %s %d %s %d %d 0 %d %s -\n", number(c.Ctx), number(c.H), c.Type,
@@ -124,7 +124,7 @@ func script(calls []call, version int, before string) string {
 	return b.String()
 }
 
-// rankOf is the rank in a context's communicator.
+// rankOf returns the rank in a context's communicator.
 func rankOf(calls []call, ctx string) int {
 	for _, c := range calls {
 		if c.Prof == "init" && c.Ctx == ctx {
@@ -134,14 +134,14 @@ func rankOf(calls []call, ctx string) int {
 	return -1
 }
 
-// happened is what a rank did, by its public calls of NCCL, as a plug-in of that version can know it.
+// happened returns what a rank did, from its public NCCL calls, as far as a plug-in of that version can know it.
 func happened(calls []call, version int) []string {
 	functions := map[string]lifecycle.Call{
 		"ncclAllReduce": lifecycle.CallAllReduce, "ncclAllGather": lifecycle.CallAllGather,
 		"ncclReduceScatter": lifecycle.CallReduceScatter, "ncclBroadcast": lifecycle.CallBroadcast,
 		"ncclSend": lifecycle.CallSend, "ncclRecv": lifecycle.CallRecv,
 	}
-	var made call // the last one
+	var made call // the last call
 	comms := map[string]tape.CommInfo{}
 	numbers := map[string]uint64{}
 	var operations []string
@@ -187,7 +187,7 @@ func happened(calls []call, version int) []string {
 	return operations
 }
 
-// unordered sorts the messages of each group, which NCCL enqueues in an order of its own.
+// unordered sorts the messages of each group, as NCCL enqueues them in an order of its own.
 func unordered(operations []string) []string {
 	message := func(o string) bool { return strings.Contains(o, ": send ") || strings.Contains(o, ": recv ") }
 	for i := 0; i < len(operations); i++ {
@@ -201,9 +201,9 @@ func unordered(operations []string) []string {
 	return operations
 }
 
-// testReplay replays what NCCL 2.28.9 called in a job of four ranks, as the version it was captured with and as all
-// others, and compares the tape with what the ranks had called. It does so with all events, and with those that the
-// mask asks for.
+// testReplay replays the callbacks of NCCL 2.28.9 in a job of four ranks, with the version of the capture and with all
+// others, and compares the tape with the calls of the ranks. It does so with all events, and with only those in the
+// mask.
 func testReplay(t *testing.T, program string) {
 	for rank := range 4 {
 		calls := capture(t, rank)
@@ -227,8 +227,8 @@ func testReplay(t *testing.T, program string) {
 	}
 }
 
-// testInterposed replays a rank of which interposition sees two communicators of three: those have no operations by the
-// plug-in.
+// testInterposed replays a rank of whose three communicators interposition sees two: the plug-in writes no operations
+// of these.
 func testInterposed(t *testing.T, program string) {
 	calls := capture(t, 1)
 	before := "expect 1 4\nexpect -1 -1\n"

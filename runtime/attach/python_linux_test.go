@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The line of Python that a call comes from is the innermost of the program's own.
+// A call's line of Python is the innermost one of the program's own.
 func TestPythonLine(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "python")
 	cc := exec.Command("cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-rdynamic", "-o", program,

@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// compile makes a program of a C source and the tape's writer.
+// compile builds a program from a C source and the tape's writer.
 func compile(source, program string) error {
 	writer, err := filepath.Glob("tape*.c")
 	if err != nil {
@@ -39,7 +39,7 @@ func compile(source, program string) error {
 // dirVariable is where the player makes its tape.
 const dirVariable = "TAPETEST_DIR"
 
-// player is the program of testdata/player.c, which plays scripts: see telemetry/tape/tapetest, whose tests hold the
+// player is the program of testdata/player.c, which plays scripts: see telemetry/tape/tapetest, whose tests check the
 // writer against the format.
 var player string
 
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// playOn has the player play a script onto a tape, and returns the tape's path.
+// playOn makes the player play a script onto a tape, and returns the tape's path.
 func playOn(t *testing.T, script string, env ...string) (path string) {
 	t.Helper()
 	path, err := tapetest.PlayWith(exec.Command(player), dirVariable, t.TempDir(), strings.NewReader(script), env...)
@@ -71,7 +71,7 @@ func playOn(t *testing.T, script string, env ...string) (path string) {
 
 const world = "comm 1 0102030405060708090a0b0c0d0e0f10 00000000000000000000000000000000 world 1 2 1 nccl 0\n"
 
-// A forked child writes nothing, and its end is not its parent's.
+// A forked child writes nothing, and its end isn't recorded as its parent's.
 func TestFork(t *testing.T) {
 	const script = world + "start 1 0 16 7 0 -1 8 1\nfork 1\ncrash\n"
 	r := played(t, script)
@@ -87,8 +87,8 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// A follower that sleeps is woken by the bell, as its tick is far off: by each act, by each quarter of the op ring, and
-// by the end.
+// The bell wakes a follower that sleeps and whose tick is far off: for each act, for each quarter of the op ring, and
+// at the end.
 func TestBell(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), player)
 	cmd.Env = append(os.Environ(), dirVariable+"="+t.TempDir())
@@ -152,7 +152,7 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// unnamedJob is the name of a job that has none, and no launcher: that of the test's session, which the player is in.
+// unnamedJob is the name of a job without a name or a launcher: that of the test's session, which the player is in.
 func unnamedJob(t *testing.T) string {
 	t.Helper()
 	session, err := unix.Getsid(0)
@@ -163,7 +163,7 @@ func unnamedJob(t *testing.T) string {
 	return fmt.Sprintf("session-%d-%s", session, host)
 }
 
-// What the header says of the process, and of whose rank it is.
+// The header's fields about the process, and its rank.
 func TestHeader(t *testing.T) {
 	unnamed := unnamedJob(t)
 	for _, c := range []struct {
@@ -223,7 +223,7 @@ func TestHeader(t *testing.T) {
 			h.Host != host || h.Job != c.job || h.Program != "player" || !h.Closed {
 			t.Errorf("%q: the header is %+v", c.env, h)
 		}
-		slow := time.Hour // the player's, or when it stalls
+		slow := time.Hour // the player's own, or the stall threshold
 		if c.stall > 0 {
 			slow = min(slow, c.stall)
 		}
@@ -245,7 +245,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// What another process left under the name of the tape is moved aside.
+// A file that another process left under the name of the tape is renamed.
 func TestInTheWay(t *testing.T) {
 	dir := t.TempDir()
 	job := filepath.Join(dir, unnamedJob(t))
@@ -267,11 +267,11 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// Where no tape can be made, the process runs without, and one line says why.
+// If no tape can be made, the process runs without one, and one line says why.
 func TestWithoutTape(t *testing.T) {
 	for _, c := range []struct {
 		name, says string
-		make       func(dir string) error // ruins a directory that there is
+		make       func(dir string) error // makes an existing directory unusable
 	}{
 		{"a file", "can't be created: Not a directory", func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "tapes"), nil, 0o600)
@@ -315,7 +315,7 @@ func TestWithoutTape(t *testing.T) {
 	}
 }
 
-// A process survives that somebody truncates its tape; any other SIGBUS does what it did before.
+// A process survives the truncation of its tape; any other SIGBUS has the same effect as before.
 func TestTruncated(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hole")
 	if err := compile("testdata/hole.c", program); err != nil {
@@ -372,7 +372,7 @@ func TestJobIsNoPath(t *testing.T) {
 	}
 }
 
-// The budget: 100 ns, as Go's writer has it.
+// The budget is 100 ns, the same as for Go's writer.
 func BenchmarkStartEnd(b *testing.B) {
 	const times = 1_000_000
 	program := filepath.Join(b.TempDir(), "bench")

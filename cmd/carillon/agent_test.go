@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAgentSaysWhatIsWrong: in the words of its flags.
+// TestAgentSaysWhatIsWrong: errors name the flags.
 func TestAgentSaysWhatIsWrong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestAttachSaysWhatIsWrong: before the program is started.
+// TestAttachSaysWhatIsWrong: errors are reported before the program is started.
 func TestAttachSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	build := func(name, source string) string {
@@ -24,7 +24,7 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 	}
 	build(auditName, "void la_symbind64(void) {}\n")
 	good := build("good.so", "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n")
-	alone := filepath.Join(t.TempDir(), "alone.so") // without the one for the loader
+	alone := filepath.Join(t.TempDir(), "alone.so") // without the library for the loader
 	if err := os.Link(good, alone); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAttachEnvironment: what the program had goes on to work.
+// TestAttachEnvironment: libraries and plug-ins that the program already had still work.
 func TestAttachEnvironment(t *testing.T) {
 	for _, c := range []struct {
 		had   []string
@@ -137,7 +137,7 @@ func TestAttachEnvironment(t *testing.T) {
 	}
 }
 
-// TestAttachPrintsEnvironment: for a shell, and without what a process finds out itself.
+// TestAttachPrintsEnvironment: the output is for a shell, without variables that a process finds out itself.
 func TestAttachPrintsEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	nccl, program := filepath.Join(dir, "libnccl.so.2"), filepath.Join(dir, "linked")

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/bench"
 )
 
-// TestInterruptedBench: a terminal sends ^C to the command and to all that it started; one line is the answer.
+// TestInterruptedBench: a terminal sends ^C to the command and all processes that it started; the answer is one line.
 func TestInterruptedBench(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "bench", "--mpi=false", "--processes", "2", "--sizes", "8,64M",
 		"--budget", "1h", "--max", "100")
@@ -45,7 +45,7 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// TestFlagsWithoutEffect: what would be ignored is refused.
+// TestFlagsWithoutEffect: flags that would be ignored are refused.
 func TestFlagsWithoutEffect(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -64,8 +64,8 @@ func TestFlagsWithoutEffect(t *testing.T) {
 	}
 }
 
-// TestLargeOperationsAllocateNothing: between processes with all that a node has, an operation that takes long, and
-// during which those that look on see and do much, allocates nothing.
+// TestLargeOperationsAllocateNothing: between processes with all parts of a node, a long operation allocates nothing,
+// even though the observers see it and are active meanwhile.
 func TestLargeOperationsAllocateNothing(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "bench", "--mpi=false", "--processes", "2", "--in-process", "0",
 		"--sizes", "4M", "--budget", "1ms", "--min", "10", "--json")

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// record runs fn on a runtime whose tape goes below dir.
+// record runs fn on a runtime whose tape is made below dir.
 func record(t *testing.T, dir string, fn func(ctx context.Context, rt *ccl.Runtime) error) {
 	t.Helper()
 	w, err := tape.Create(tape.Config{Dir: dir, Job: "test"})
@@ -86,7 +86,7 @@ func TestReportOfALife(t *testing.T) {
 	}
 }
 
-// A rank that vanishes is named, and what the others say of it stands there once.
+// A rank that vanishes is named, and what the others report about it is shown once.
 func TestReportOfADeath(t *testing.T) {
 	dir := t.TempDir()
 	record(t, dir, func(_ context.Context, _ *ccl.Runtime) error {
@@ -126,7 +126,7 @@ func TestNoTapes(t *testing.T) {
 	}
 }
 
-// Of what other hosts' ranks do, this host's tapes don't tell: then rails are named.
+// This host's tapes don't tell what ranks on other hosts do: then rails are named.
 func TestTopologyOfOneHost(t *testing.T) {
 	var out strings.Builder
 	err := topologyOf(&commsReport{Comms: []postmortem.Comm{{
@@ -141,7 +141,7 @@ func TestTopologyOfOneHost(t *testing.T) {
 	}
 }
 
-// TestUnknownNodes: an engine that doesn't tell on how many nodes a communicator is leaves it unknown, not 0.
+// TestUnknownNodes: if an engine doesn't tell the number of a communicator's nodes, it is unknown, not 0.
 func TestUnknownNodes(t *testing.T) {
 	report := &commsReport{Comms: []postmortem.Comm{{Name: "world", Size: 2, Engine: "nccl 2.18.1"}}}
 	var out strings.Builder

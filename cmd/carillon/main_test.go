@@ -15,14 +15,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// commandVariable makes the test's program the command itself: carillon sim ends its process.
+// commandVariable makes the test's binary the command itself: carillon sim ends its process.
 const commandVariable = "CARILLONTEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(commandVariable) != "" {
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	// The user's own jobs are not swept away for those of the tests, nor does the next command take one of these
+	// The tests don't sweep away the user's own jobs, and the user's next command doesn't take one of the tests' jobs
 	// for the last job.
 	tapes, err := os.MkdirTemp("", "carillon-tapes-")
 	if err == nil {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// carillon runs the command, and returns what it printed and its exit code.
+// carillon runs the command, and returns its output and its exit code.
 func carillon(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var files [2]*os.File

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// deadTape leaves the tape of a process that died in a barrier, on another machine.
+// deadTape writes the tape of a process that died in a barrier on another machine.
 func deadTape(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -50,8 +50,8 @@ func TestPostmortem(t *testing.T) {
 	}
 }
 
-// Where no job is named, or the folder of several, it is the job that wrote last, and that there are others is said. So
-// it is with comms.
+// Without a named job, or with a folder of several jobs, the job is the one that wrote last, and the command says that
+// there are others. The same holds for comms.
 func TestJobIsTheLastOne(t *testing.T) {
 	dir := t.TempDir()
 	for i, job := range []string{"first", "last", "second"} {
@@ -77,8 +77,8 @@ func TestJobIsTheLastOne(t *testing.T) {
 	}
 }
 
-// TestJobsAreCompleted: the shell completes JOB. The commands that look at a running job, status and watch, are offered
-// those that run; comms and postmortem, which read tapes, all of them.
+// TestJobsAreCompleted: the shell completes JOB. status and watch, which look at a running job, complete only running
+// jobs; comms and postmortem, which read tapes, complete all jobs.
 func TestJobsAreCompleted(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(tape.DirVariable, dir)
@@ -128,7 +128,7 @@ func TestPostmortemExport(t *testing.T) {
 		"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED",
 	} {
-		t.Setenv(name, "") // and as it was, after the test
+		t.Setenv(name, "") // restored after the test
 	}
 	dir := deadTape(t)
 	_, stderr, code := carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir)

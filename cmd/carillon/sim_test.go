@@ -15,7 +15,7 @@ import (
 func runSim(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"sim"}, args...)...)
-	// One thread: the race detector fails when two run timers of one bubble (https://go.dev/issue/78156).
+	// One thread: the race detector fails if two threads run timers of one bubble (https://go.dev/issue/78156).
 	cmd.Env = append(os.Environ(), commandVariable+"=1", "GOMAXPROCS=1")
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// rankAt is a health endpoint that tells of a rank on a host, and of what else is in ranks when it is asked. It wants a
-// token.
+// rankAt is a health endpoint that reports a rank on a host, and the other ranks that are in ranks when it is asked. It
+// requires a token.
 func rankAt(t *testing.T, rank int, host string, ranks *[]health.Rank) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,8 +35,8 @@ func rankAt(t *testing.T, rank int, host string, ranks *[]health.Rank) *httptest
 	return s
 }
 
-// TestStatusAsksOtherHosts: one endpoint is named, and the others that it knows are asked with the same token; who
-// can't be reached is said.
+// TestStatusAsksOtherHosts: one endpoint is named, and the others that it knows are asked with the same token; those
+// that can't be reached are reported.
 func TestStatusAsksOtherHosts(t *testing.T) {
 	t.Setenv("CARILLON_HEALTH_TOKEN", "0123456789abcdef")
 	var ranks []health.Rank
@@ -57,7 +57,7 @@ func TestStatusAsksOtherHosts(t *testing.T) {
 	}
 }
 
-// TestStatusAsksSomeOfMany: of a large job not all are asked, and that is said.
+// TestStatusAsksSomeOfMany: in a large job not all endpoints are asked, and the output says so.
 func TestStatusAsksSomeOfMany(t *testing.T) {
 	t.Setenv("CARILLON_HEALTH_TOKEN", "0123456789abcdef")
 	var ranks []health.Rank
@@ -76,7 +76,7 @@ func TestStatusAsksSomeOfMany(t *testing.T) {
 	}
 }
 
-// TestWatchWithoutAnswer: a job that runs, and of which no process can be asked, is not well.
+// TestWatchWithoutAnswer: a running job of which no process can be asked doesn't count as healthy.
 func TestWatchWithoutAnswer(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "mute", Slots: 1, LifeRecords: 1, OpRecords: 1})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// oldJobs leaves the tapes of n jobs, job-0 the oldest, and returns the names of those that are left after a run with
-// these arguments.
+// oldJobs writes the tapes of n jobs, job-0 the oldest, and returns the names of the jobs that are left after a run
+// with these arguments.
 func oldJobs(t *testing.T, n int, keep, variable string, args ...string) (left []string, stderr string, code int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func TestRunSweepsOldTapes(t *testing.T) {
 		{"2", "", 0, "job-2 job-3", "removed the tapes of 2 older jobs"},
 		{"2", tape.DirVariable, 0, "job-2 job-3", "removed the tapes of 2 older jobs"},
 		{"0", "", 0, "", "removed the tapes of 4 older jobs"},
-		{"", "", 0, "job-0 job-1 job-2 job-3", ""}, // a directory that the user named is not swept unasked
+		{"", "", 0, "job-0 job-1 job-2 job-3", ""}, // a directory that the user named is only swept on request
 		{"off", "", 0, "job-0 job-1 job-2 job-3", ""},
 		{"-1", "", usageCode, "job-0 job-1 job-2 job-3", `CARILLON_TAPE_KEEP is "-1"`},
 		{"all", "", usageCode, "job-0 job-1 job-2 job-3", `CARILLON_TAPE_KEEP is "all"`},

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What is known of NCCL's communicators: their nodes, if the profiler plug-in was told, and the hosts of their ranks.
+// What is known about NCCL's communicators: their nodes, if the profiler plug-in was told, and the hosts of their
+// ranks.
 func TestTopologyOfNCCL(t *testing.T) {
 	comm := postmortem.Comm{ID: lifecycle.CommID{1}, Name: "world", Size: 5, Nodes: 2, Engine: "nccl 2.28.9"}
 	for rank, host := range []string{"a", "a", "a", "b"} {
@@ -40,7 +41,7 @@ early: 2 ranks; the ranks have not connected to each other
 	}
 }
 
-// Three ranks on one node and two on another one: who sends for whom, over which connections.
+// Three ranks on one node and two on another: which ranks send for others, over which connections.
 func TestTopology(t *testing.T) {
 	dir := t.TempDir()
 	w, err := tape.Create(tape.Config{Dir: dir, Job: "test"})

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// worlds makes a world of goroutines.
+// worlds makes a world whose ranks are goroutines.
 func worlds(t *testing.T, n int) []*ccl.Comm {
 	t.Helper()
 	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})

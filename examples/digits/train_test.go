@@ -13,7 +13,7 @@ import (
 
 var defaults = settings{epochs: 30, seed: 1}
 
-// meeting sums the numbers of size goroutines, in the order of the ranks.
+// meeting sums the numbers of size goroutines, in rank order.
 type meeting struct {
 	mu      sync.Mutex
 	all     sync.Cond
@@ -129,7 +129,7 @@ func TestGradientIsTheSlopeOfTheLoss(t *testing.T) {
 		return -math.Log(float64(a.probs[train[0].digit]))
 	}
 	const step = 1e-2
-	for i := 0; i < numParams; i += 37 { // some of every layer
+	for i := 0; i < numParams; i += 37 { // some parameters of every layer
 		old := m.params[i]
 		m.params[i] = old + step
 		above := loss()
@@ -219,8 +219,8 @@ func TestTrainingEndsWithTheReducersError(t *testing.T) {
 	}
 }
 
-// A reducer that fails now and then, and a run that is called again after each failure, learn what one that never fails
-// does.
+// A run whose reducer fails now and then, and that is called again after each failure, learns the same as one whose
+// reducer never fails.
 func TestTrainingGoesOnAfterTheLastStep(t *testing.T) {
 	s := defaults
 	s.epochs = 3

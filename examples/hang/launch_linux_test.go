@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch starts this program once for each rank, with the variables that a launcher sets, and waits for their end.
+// launch starts this program once for each rank, with a launcher's variables, and waits until all have ended.
 func launch(ctx context.Context, ranks int) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -54,17 +54,17 @@ func launch(ctx context.Context, ranks int) error {
 	for range ranks {
 		if err := <-ended; err != nil && first == nil {
 			first = err
-			defer time.AfterFunc(linger, cancel).Stop() // they have seen it by then, or never will
+			defer time.AfterFunc(linger, cancel).Stop() // they have seen the failure by then, or never will
 		}
 	}
 	return first
 }
 
-// linger is how long the other ranks may end by themselves when one has failed, and say what they saw of it.
+// linger is how long the other ranks have to report and end by themselves after one has failed.
 const linger = 3 * time.Second
 
-// freePort is a port for rank 0 to listen on. Until release, no other program gets it that asks for any port: it is
-// bound, and nobody listens. Rank 0 gets it, as it sets SO_REUSEADDR.
+// freePort is a port for rank 0 to listen on. Until release, no program that asks for any port gets it: a socket is
+// bound to it, but doesn't listen. Rank 0 gets it, as it sets SO_REUSEADDR.
 func freePort() (port string, release func(), err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

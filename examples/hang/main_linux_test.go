@@ -18,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// ranksVariable makes the test binary a launcher of so many ranks, and those the program itself, which must end all
-// that it starts.
+// ranksVariable makes the test binary a launcher of so many ranks, each of which is the program itself. The launcher
+// must end all processes that it starts.
 const ranksVariable = "HANG_TEST_RANKS"
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is this program on so many ranks, with that command line. It may take a minute.
+// program is this program with so many ranks and those arguments. It may take a minute.
 func program(t *testing.T, ranks int, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -102,7 +102,7 @@ func TestInterrupt(t *testing.T) {
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			rest, err := io.ReadAll(stdout) // until all ranks have ended
+			rest, err := io.ReadAll(stdout) // reads until all ranks have ended
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("%v, want exit code 0", err)
 			}

@@ -34,7 +34,7 @@ func mask(text string) string {
 	return text
 }
 
-// TestOutput holds all that the program prints. Every mistake must be answered, and have left its span.
+// TestOutput checks all of the program's output. Every mistake must get an answer and leave its span.
 func TestOutput(t *testing.T) {
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") {

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// TestMain is the example itself in the process that TestExample starts.
+// TestMain runs the example itself in the process that TestExample starts.
 func TestMain(m *testing.M) {
 	if os.Getenv("EXAMPLE") != "" {
 		main()
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Both plug-ins tell of what the two ranks did.
+// Both plug-ins report what the two ranks did.
 func TestExample(t *testing.T) {
 	plugin := filepath.Join(t.TempDir(), "plugin.so")
 	build := exec.CommandContext(t.Context(), "cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", plugin,
@@ -51,7 +51,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// The plug-in in Go needs nothing of the environment.
+// The plug-in in Go needs no environment variables.
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), &out, node.WithTapeDir(t.TempDir())); err != nil {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kept is an exporter that can be read after its end, and counts how often it was ended.
+// kept is an exporter that can still be read after its shutdown, and counts its shutdowns.
 type kept struct {
 	*tracetest.InMemoryExporter
 	ended int
@@ -36,8 +36,9 @@ func (k *kept) Shutdown(context.Context) error {
 	return nil
 }
 
-// TestService scrapes the service once, and finds its own metrics, Go's and Carillon's, each once; its exporter gets
-// its own spans and Carillon's; its log gets Carillon's lines, and its mux has Carillon's pages.
+// TestService scrapes the service once, and finds the metrics of the service, Go and Carillon, each once. The service's
+// exporter gets the spans of the service and of Carillon, its log gets Carillon's lines, and its mux has Carillon's
+// pages.
 func TestService(t *testing.T) {
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") ||
@@ -69,7 +70,7 @@ func TestService(t *testing.T) {
 	}
 	app.RequireStop()
 
-	names := map[string]string{} // of spans, by name the service's
+	names := map[string]string{} // each span's service, by its name
 	for _, s := range exporter.GetSpans() {
 		of, _ := s.Resource.Set().Value("service.name")
 		names[s.Name] = of.AsString()
@@ -134,7 +135,7 @@ func ask(t *testing.T, h http.Handler, what, body string) (int, string) {
 	return w.Code, string(text)
 }
 
-// lines are those of a log. It is safe for concurrent use.
+// lines collects the lines of a log. It is safe for concurrent use.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -48,7 +48,7 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// What an operation allocates is counted, in whichever goroutine, and what others allocate is not.
+// Allocations of an operation are counted in all goroutines, and other allocations are not.
 func TestAllocationsCounted(t *testing.T) {
 	countAllocations()
 	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Log: slog.New(slog.DiscardHandler)})
@@ -112,7 +112,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestElements: sizes are as nccl-tests define them, and no rank is without an element.
+// TestElements: sizes are as nccl-tests define them, and every rank has at least one element.
 func TestElements(t *testing.T) {
 	for _, c := range []struct {
 		of                       Collective

@@ -32,7 +32,7 @@ func newClient(t *testing.T, cfg Config) *Client {
 	return c
 }
 
-// answering is a server that always answers so.
+// answering is a server that always gives the same answer.
 func answering(t *testing.T, code int, header, body string) Target {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -63,7 +63,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestSilentProcess: a stopped process takes connections, by its kernel, and says nothing.
+// TestSilentProcess: the kernel of a stopped process accepts connections, but the process sends nothing.
 func TestSilentProcess(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +77,7 @@ func TestSilentProcess(t *testing.T) {
 	}
 }
 
-// TestToken: the token is sent to whom it is for, and to nobody else.
+// TestToken: the token is sent only to the server that it is for.
 func TestToken(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer 0123456789abcdef" {
@@ -185,7 +185,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestAllAtOnce: those that don't answer use up no time of the others: all are asked before any has answered.
+// TestAllAtOnce: endpoints that don't answer don't delay the others: all are asked before any has answered.
 func TestAllAtOnce(t *testing.T) {
 	var asked sync.WaitGroup
 	asked.Add(atOnce)

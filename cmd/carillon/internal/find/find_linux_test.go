@@ -16,26 +16,26 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// deny takes the right to read folders from the rest of the test.
+// deny removes the permission to read folders for the rest of the test.
 func deny(t *testing.T, folders ...string) {
 	t.Helper()
 	for _, dir := range folders {
 		if err := os.Chmod(dir, 0); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = os.Chmod(dir, 0o700) }) // to remove it
+		t.Cleanup(func() { _ = os.Chmod(dir, 0o700) }) // so that it can be removed
 	}
 	if os.Geteuid() != 0 {
 		return
 	}
-	runtime.LockOSThread() // root may read all: this thread, which ends with the test, has another user's rights
+	runtime.LockOSThread() // root may read all: this thread, which ends with the test, gets another user's rights
 	if err := unix.Setfsuid(54321); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Setfsuid(0) })
 }
 
-// TestFoldersOfAnotherUser: it is said that a folder may not be read, not that there is nothing in it.
+// TestFoldersOfAnotherUser: the error says that a folder may not be read, not that it is empty.
 func TestFoldersOfAnotherUser(t *testing.T) {
 	open, closed := t.TempDir(), filepath.Join(t.TempDir(), "closed")
 	if err := errors.Join(os.Mkdir(closed, 0o700), os.Chmod(filepath.Dir(open), 0o755)); err != nil {
@@ -59,7 +59,7 @@ func TestFoldersOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestSilence: a job that can't be asked is silent for one of several reasons, and each has its own advice.
+// TestSilence: there are several reasons why a job can't be asked, and each has its own advice.
 func TestSilence(t *testing.T) {
 	dir := t.TempDir()
 	read := func(name string, watched bool) (*Job, *tape.Writer) {

@@ -64,7 +64,7 @@ func TestFind(t *testing.T) {
 	if names := Names(dir, false); !slices.Equal(names, []string{"newer", "older"}) {
 		t.Errorf("running are %v", names)
 	}
-	// A folder that happens to be called as a job is doesn't hide it.
+	// A folder that happens to have a job's name doesn't hide the job.
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("older", 0o700); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestFind(t *testing.T) {
 	if job, err := Read(filepath.Join(dir, "ended")); err != nil || job.Running() || job.Processes[0].URL != "" {
 		t.Errorf("of the job that has ended: %+v, %v; want no endpoint", job, err)
 	}
-	// Where others write, an address may be theirs: no token goes there.
+	// Where other users can write, an address may be theirs, so the token isn't sent there.
 	if err := os.Chmod(filepath.Dir(older.Path()), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestExisting: of the default folders, those that don't exist hide no other one.
+// TestExisting: default folders that don't exist don't hide others.
 func TestExisting(t *testing.T) {
 	there, none := t.TempDir(), filepath.Join(t.TempDir(), "none")
 	for _, tt := range []struct{ dirs, want []string }{

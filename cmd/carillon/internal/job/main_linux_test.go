@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programVariable names the program of a rank. The test's binary is that rank then.
+// programVariable names the program of a rank, and makes the test's binary that rank.
 const programVariable = "CARILLONTEST_JOB_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // programs are what ranks do in the tests. Each returns its exit code.
 var programs = map[string]func() int{
-	// env prints the variables that it got.
+	// env prints the variables that it has.
 	"env": func() int {
 		for _, kv := range os.Environ() {
 			for _, prefix := range []string{"RANK=", "WORLD_", "LOCAL_", "MASTER_", "CARILLON_"} {
@@ -41,7 +41,7 @@ var programs = map[string]func() int{
 		}
 		return 0
 	},
-	// secret shows the file with the job's secret, and fails unless it was started again.
+	// secret shows the file with the job's secret, and fails unless it is a restart.
 	"secret": func() int {
 		path := os.Getenv("CARILLON_JOB_SECRET_FILE")
 		info, err := os.Stat(path)
@@ -56,12 +56,12 @@ var programs = map[string]func() int{
 		}
 		return 0
 	},
-	// address says where its health endpoint is to be, and waits for its end.
+	// address prints where its health endpoint is to be, and waits to be ended.
 	"address": func() int {
 		fmt.Println(os.Getenv("CARILLON_HEALTH_ADDR"))
 		select {}
 	},
-	// signals says which signals come; SIGUSR1 makes it exit with 1, SIGALRM with 0, SIGTERM and SIGINT with 3.
+	// signals prints the signals that it gets; SIGUSR1 makes it exit with 1, SIGALRM with 0, SIGTERM and SIGINT with 3.
 	"signals": func() int {
 		ch := make(chan os.Signal, 8)
 		signal.Notify(ch)
@@ -91,10 +91,10 @@ var programs = map[string]func() int{
 		fmt.Println("ready", os.Getpid())
 		select {}
 	},
-	// parent leaves a child behind that holds its output open, and exits with 0.
+	// parent leaves a child behind that holds parent's output open, and exits with 0.
 	"parent":         func() int { return leaveBehind("plain") },
 	"stubbornparent": func() int { return leaveBehind("stubborn") },
-	// stranger leaves a child behind that has left its group, and holds its standard error open.
+	// stranger leaves a child behind that has left its group, and holds stranger's standard error open.
 	"stranger": func() int {
 		cmd := exec.Command("sleep", "60")
 		cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Setsid: true}
@@ -105,7 +105,7 @@ var programs = map[string]func() int{
 		fmt.Println("stranger", cmd.Process.Pid)
 		return 0
 	},
-	// half prints half a line and waits for its end.
+	// half prints half a line and waits to be ended.
 	"half": func() int {
 		fmt.Print("half a line")
 		select {}
@@ -155,7 +155,7 @@ func leaveBehind(program string) int {
 type underTest struct {
 	t       *testing.T
 	lines   chan string // the job's standard output, by line
-	partial chan string // what it printed so far, each time more came
+	partial chan string // what it has printed so far, each time that more has arrived
 	signals chan os.Signal
 	stderr  *strings.Builder
 	stdout  *os.File // the reading end
@@ -234,7 +234,7 @@ func (j *underTest) readLines() {
 	}
 }
 
-// await reads lines until there was one with each text, and returns for each what followed it.
+// await reads lines until one with each text has come, and returns what followed each text.
 func (j *underTest) await(texts ...string) []string {
 	j.t.Helper()
 	found := make([]string, len(texts))
@@ -255,7 +255,7 @@ func (j *underTest) await(texts ...string) []string {
 	return nil
 }
 
-// ready waits until all n ranks are, and returns their process ids.
+// ready waits until all n ranks are ready, and returns their process ids.
 func (j *underTest) ready(n int) []int {
 	j.t.Helper()
 	texts := make([]string, n)
@@ -279,7 +279,7 @@ func (j *underTest) end() *Result {
 	return j.result
 }
 
-// rest returns the lines that nobody awaited. The job must have ended.
+// rest returns the lines that were not awaited. The job must have ended.
 func (j *underTest) rest() []string {
 	<-j.done
 	var lines []string
@@ -316,7 +316,7 @@ func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return // it is
+		return // it is gone
 	}
 	defer unix.Close(fd)
 	if !poll([]int{fd}, 20*time.Second)[0] {

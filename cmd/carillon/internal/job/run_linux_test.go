@@ -23,7 +23,7 @@ import (
 const secret = "nobody must know this"
 
 func TestRanksGetTheirEnvironment(t *testing.T) {
-	// What another job left in the launcher's environment would mislead the ranks.
+	// Variables that another job left in the launcher's environment would mislead the ranks.
 	t.Setenv("CARILLON_RANK", "17")
 	t.Setenv("CARILLON_ADDRESS", "10.0.0.1:1")
 	t.Setenv("CARILLON_JOB_SECRET", secret)
@@ -61,7 +61,7 @@ func TestRanksGetTheirEnvironment(t *testing.T) {
 	}
 }
 
-// TestSecretIsInAFile of the user's, for each time that the ranks are started, and nothing of it stays.
+// TestSecretIsInAFile: each start of the ranks has a secret file of the user's, which is removed afterwards.
 func TestSecretIsInAFile(t *testing.T) {
 	j := begin(t, "secret", Config{Ranks: 2, Secret: secret, MaxRestarts: 1})
 	if code := j.end().ExitCode(); code != 0 {
@@ -139,7 +139,7 @@ func TestKilledRankIsNamedAndTheOthersEndByThemselves(t *testing.T) {
 }
 
 func TestJobGoesOnWithEnoughRanks(t *testing.T) {
-	// Without a linger, the others would be ended at once.
+	// Without a linger time, the other ranks would be ended at once.
 	j := begin(t, "signals", Config{Ranks: 4, MinRanks: 2, Grace: time.Hour, Quiet: true})
 	pids := j.ready(4)
 	for _, rank := range []int{2, 0} {
@@ -154,7 +154,7 @@ func TestJobGoesOnWithEnoughRanks(t *testing.T) {
 	for _, o := range r.Lost {
 		lost = append(lost, o.Rank)
 	}
-	slices.Sort(lost) // they may have been found dead together
+	slices.Sort(lost) // they may have been found dead at the same time
 	if r.ExitCode() != 0 || r.First != nil || !slices.Equal(lost, []int{0, 2}) {
 		t.Errorf("exit code %d, first %+v, lost %v", r.ExitCode(), r.First, lost)
 	}
@@ -369,7 +369,7 @@ func TestReservedPortIsKeptForTheJob(t *testing.T) {
 		}
 		l.Close()
 	}
-	// Nobody who wants any port gets this one: a second bind without address reuse is refused.
+	// No process that wants any port gets this one: a second bind without address reuse is refused.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSecretsOfTheDeadAreSwept: a secret's file goes once nobody has it locked, as when its launcher was killed.
+// TestSecretsOfTheDeadAreSwept: a secret file is removed once nobody has locked it, as after its launcher was killed.
 func TestSecretsOfTheDeadAreSwept(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "secret")
@@ -21,7 +21,7 @@ func TestSecretsOfTheDeadAreSwept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dead.Close(); err != nil { // as the kernel does with a killed one
+	if err := dead.Close(); err != nil { // as the kernel does for a process that is killed
 		t.Fatal(err)
 	}
 	living, err := writePrivate(dir, "of the living")

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal returns the side of a terminal that programs see, and the side of the keyboard and screen.
+// openTerminal returns a terminal's program side, and its keyboard and screen side.
 func openTerminal(t *testing.T) (program, person *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -13,13 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPrometheusFindsTheRanks reads the file while the job runs: every rank was told the address that stands there.
+// TestPrometheusFindsTheRanks reads the file while the job runs: it has the addresses that the ranks were given.
 func TestPrometheusFindsTheRanks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "targets.json")
-	if err := os.WriteFile(file, []byte("[]"), 0o600); err != nil { // of a launcher that was killed
+	if err := os.WriteFile(file, []byte("[]"), 0o600); err != nil { // left by a launcher that was killed
 		t.Fatal(err)
 	}
-	t.Setenv("CARILLON_HEALTH_ADDR", "127.0.0.1:1") // of no use to three ranks
+	t.Setenv("CARILLON_HEALTH_ADDR", "127.0.0.1:1") // three ranks can't share it
 	j := begin(t, "address", Config{Ranks: 3, Nodes: 3, Hosts: 1, Name: "my-job", TargetsFile: file})
 	addrs := map[string]string{}
 	for range 3 {

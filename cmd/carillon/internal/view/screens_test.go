@@ -32,8 +32,8 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens, and one whose cause may be there
-// still not like one that healed.
+// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens, and one whose cause may persist
+// doesn't look like one that healed.
 func TestOverIsNoAlarm(t *testing.T) {
 	for want, unresolved := range map[string]bool{
 		"over     verdict.withdrawn rank 2": false, "not over verdict.withdrawn rank 2": true,
@@ -52,7 +52,7 @@ func TestOverIsNoAlarm(t *testing.T) {
 	}
 }
 
-// TestAllEvidence: none is left out where the screen has room for it.
+// TestAllEvidence: no evidence is left out if the screen has room for it.
 func TestAllEvidence(t *testing.T) {
 	s := snapshot(t, "hang.json")
 	s.Verdicts[0].Evidence = nil
@@ -70,7 +70,7 @@ func TestAllEvidence(t *testing.T) {
 	}
 }
 
-// TestTinyScreens: no size breaks it.
+// TestTinyScreens: screens of any size work.
 func TestTinyScreens(t *testing.T) {
 	fits := func(v *View, now time.Time, columns, rows int) {
 		f := Frame{Report: v.Report(now), Events: someEvents(now), Columns: columns, Rows: rows, Note: "note"}
@@ -90,7 +90,7 @@ func TestTinyScreens(t *testing.T) {
 			fits(small, now, columns, rows)
 		}
 	}
-	huge, now := hugeJob(t) // which takes longer
+	huge, now := hugeJob(t) // it takes longer
 	for columns := range 30 {
 		fits(huge, now, columns, columns%12)
 	}

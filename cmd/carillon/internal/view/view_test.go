@@ -22,11 +22,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC // screens have times of day
+	time.Local = time.UTC // screens show times of day
 	os.Exit(m.Run())
 }
 
-// snapshot reads one that a process gave.
+// snapshot reads a snapshot that was recorded from a process.
 func snapshot(t *testing.T, name string) *health.Snapshot {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -42,14 +42,14 @@ func snapshot(t *testing.T, name string) *health.Snapshot {
 	return s
 }
 
-// recorded compares text with what testdata/name holds.
+// recorded compares text with testdata/name.
 func recorded(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	datadriven.RunTest(t, path, func(*testing.T, *datadriven.TestData) string { return text })
 }
 
-// hang is a job that hangs, as rank 0 tells it, 10 s later.
+// hang is a job that hangs, as rank 0 reports it, 10 s later.
 func hang(t *testing.T) (*View, time.Time) {
 	t.Helper()
 	s := snapshot(t, "hang.json")
@@ -58,7 +58,7 @@ func hang(t *testing.T) (*View, time.Time) {
 	return v, now
 }
 
-// hugeJob has 4096 ranks of which three don't run, two verdicts and conditions.
+// hugeJob has 4096 ranks, three of which aren't running, two verdicts and conditions.
 func hugeJob(t *testing.T) (*View, time.Time) {
 	t.Helper()
 	s := snapshot(t, "hang.json")
@@ -114,7 +114,7 @@ func TestTexts(t *testing.T) {
 		strings.Join((&Frame{Note: "waiting for a process that answers", Columns: 60, Rows: 6}).Lines(), "\n"))
 }
 
-// TestHostileTexts: nothing of what a process says is obeyed, whatever field it says it in.
+// TestHostileTexts: control characters in any field from a process have no effect.
 func TestHostileTexts(t *testing.T) {
 	const evil = "\x1b]0;pwned\x07\x9b31m\u009b2J\u202eevil\r\n\x00"
 	s := snapshot(t, "hang.json")
@@ -157,7 +157,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// TestUnwatched: a job of which nobody knows whether it hangs isn't called healthy; one process that looks is enough.
+// TestUnwatched: a job isn't called healthy if no process checks whether it hangs; one such process is enough.
 func TestUnwatched(t *testing.T) {
 	s := snapshot(t, "hang.json")
 	s.Verdicts, s.Unwatched = nil, "RAS is off (CARILLON_RAS)"
@@ -185,7 +185,7 @@ func TestUnwatched(t *testing.T) {
 	}
 }
 
-// TestActs: a split is told without the number of the operation by which the ranks agree on it.
+// TestActs: a split is shown without the number of the operation by which the ranks agree on it.
 func TestActs(t *testing.T) {
 	s := snapshot(t, "hang.json")
 	s.Comms = s.Comms[:1]
@@ -212,7 +212,8 @@ func TestCaptured(t *testing.T) {
 	}
 }
 
-// TestJobRanks: the ranks of a smaller communicator have other numbers there, and the job's numbers are shown as well.
+// TestJobRanks: the ranks of a smaller communicator have different numbers in it, and the job's ranks are shown as
+// well.
 func TestJobRanks(t *testing.T) {
 	s := snapshot(t, "hang.json")
 	s.Rank = 2
@@ -226,7 +227,7 @@ func TestJobRanks(t *testing.T) {
 		!strings.Contains(text, "rank 2 (1 on world); waiting for rank 2 of world\n") {
 		t.Errorf("%v:\n%s", r.Comms[0].JobRanks, text)
 	}
-	for _, told := range []int{0, 3} { // of the ranks 0, 1 and 2 of the communicator, which are the job's 0, 2 and 3
+	for _, told := range []int{0, 3} { // the communicator's ranks 0, 1 and 2 are the job's ranks 0, 2 and 3
 		other := snapshot(t, "hang.json")
 		other.Rank, other.PID = told, 100+told
 		other.Comms = other.Comms[:1]
@@ -299,8 +300,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestStale: what a process told before it could not be asked any more is shown with its age, and so are communicators
-// and conditions that only such processes tell of.
+// TestStale: the last report of a process that no longer answers is shown with its age, and so are communicators and
+// conditions that only such processes report.
 func TestStale(t *testing.T) {
 	first := snapshot(t, "hang.json")
 	second := snapshot(t, "hang.json")
@@ -385,7 +386,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// setState says how a rank is, as a snapshot would.
+// setState sets a rank's state, as a snapshot would.
 func setState(v *View, rank int, state string) {
 	for key, r := range v.ranks {
 		if r.Rank == rank {
@@ -432,7 +433,7 @@ func TestEventLine(t *testing.T) {
 	}
 }
 
-// TestSeveralJobs: what an agent of two jobs tells is of one or the other. Verdicts on ranks that never came have the
+// TestSeveralJobs: an agent of two jobs reports each thing for one of them. Verdicts on ranks that never came have the
 // same id in both.
 func TestSeveralJobs(t *testing.T) {
 	at := time.Date(2025, 3, 4, 6, 12, 3, 0, time.Local)
@@ -474,8 +475,8 @@ func TestSeveralJobs(t *testing.T) {
 	}
 }
 
-// TestContainers: processes that have the same pid in containers of one host are told apart by their hosts' names, and
-// called as verdicts call them.
+// TestContainers: processes that have the same pid in containers of one host are distinguished by their hosts' names,
+// and named as in verdicts.
 func TestContainers(t *testing.T) {
 	at := time.Date(2025, 3, 4, 6, 12, 3, 0, time.Local)
 	var v View
@@ -500,7 +501,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// TestProcessesWithoutNumber: they are called by their names, and are none of the ranks that are counted.
+// TestProcessesWithoutNumber: processes without a rank are shown by their names, and not counted as ranks.
 func TestProcessesWithoutNumber(t *testing.T) {
 	r := Report{Ranks: []health.Rank{
 		{Rank: 0, State: "alive", Member: "vm-6", Host: "vm"},

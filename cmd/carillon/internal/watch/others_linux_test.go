@@ -13,15 +13,15 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// TestOthers: those that run elsewhere are asked, once, by the word of who is trusted; a token that went over TLS isn't
-// sent without.
+// TestOthers: ranks that run elsewhere are asked, once, if a trusted process names them; a token that was sent over TLS
+// isn't sent without.
 func TestOthers(t *testing.T) {
 	at := func(host string, pid int, state, url string) health.Rank {
 		return health.Rank{Rank: pid, State: state, Host: host, PID: pid, URL: url}
 	}
 	ranks := []health.Rank{
-		at("a", 1, "alive", "http://a:1"), // the one that tells
-		at("a", 2, "alive", "http://a:2"), // of this host
+		at("a", 1, "alive", "http://a:1"), // the one that reports
+		at("a", 2, "alive", "http://a:2"), // on this host
 		at("b", 3, "alive", "http://b:3/"),
 		at("b", 4, "suspect", "https://b:4"),
 		at("b", 5, "dead", "http://b:5"),
@@ -38,7 +38,7 @@ func TestOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first   endpoint.Target
 		silent  bool
-		trusted bool // to the one without TLS
+		trusted bool // the endpoint without TLS is trusted
 	}{
 		"plain":        {endpoint.Target{URL: "http://a:1", Trusted: true}, false, true},
 		"loopback":     {endpoint.Target{URL: "http://127.0.0.1:1", Trusted: true}, false, false},
@@ -65,7 +65,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestWatchAsksOthers: a rank of which only the address is known is asked, and one that can't be reached isn't asked
+// TestWatchAsksOthers: a rank is asked of which only the address is known, and a rank that can't be reached isn't asked
 // again.
 func TestWatchAsksOthers(t *testing.T) {
 	a, b, c := newRank(t, 0), newRank(t, 1), newRank(t, 2)
@@ -103,14 +103,14 @@ func TestWatchAsksOthers(t *testing.T) {
 		t.Errorf("the problem is %s, want none: it is another host's", w.problem)
 	}
 
-	// One that has answered, and doesn't once, is asked again: what it told grows old on the screen.
+	// A rank that has answered before is asked again after a failure: its last report ages on the screen.
 	other := endpoint.Target{URL: b.URL, Trusted: true}
 	w.answer(answer{other, nil, errors.New("it is slow")})
 	w.look()
 	if !slices.Contains(w.poller.targets, other) {
 		t.Error("one that has answered before isn't asked any more")
 	}
-	// One that has left is forgotten.
+	// A rank that has left is forgotten.
 	told := *w.last[own[0]]
 	told.Ranks = slices.Clone(ranks)
 	told.Ranks[1].State = "left"

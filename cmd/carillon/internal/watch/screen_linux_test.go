@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 )
 
-// pseudoterminal is a terminal's two sides: that of who sits before it, and the program's.
+// pseudoterminal is the two sides of a terminal: the user's, and the program's.
 func pseudoterminal(t *testing.T, columns, rows uint16) (user, program *os.File) {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -44,7 +44,7 @@ func resize(t *testing.T, f *os.File, columns, rows uint16) {
 	}
 }
 
-// read is what the program wrote until some text came.
+// read returns what the program has written until some text came.
 func read(t *testing.T, user *os.File, until string) string {
 	t.Helper()
 	var all bytes.Buffer
@@ -76,7 +76,7 @@ func TestScreen(t *testing.T) {
 			strings.Count(frame, "\r\n") != 9 {
 			t.Errorf("the first frame is %q", frame)
 		}
-		s.State(report, "") // nothing is new, and nothing is written
+		s.State(report, "") // nothing has changed, so nothing is written
 		resize(t, program, 60, 7)
 		s.State(report, "")
 		if frame := read(t, user, "q quits"); !strings.HasPrefix(frame, beginFrame) ||
@@ -102,7 +102,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestScreenRedraws: when the terminal's size changes, and without a key being there to end it.
+// TestScreenRedraws: the screen redraws when the terminal's size changes, even without a keyboard to end it.
 func TestScreenRedraws(t *testing.T) {
 	_, program := pseudoterminal(t, 60, 10)
 	s, end, err := NewScreen(program, nil, true)

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rank is a process's health endpoint, with a real bus behind it.
+// rank is the health endpoint of a process, with a real bus behind it.
 type rank struct {
 	*httptest.Server
 	t   *testing.T
@@ -68,7 +68,7 @@ func newRank(t *testing.T, number int) *rank {
 		defer close(stopped)
 		_ = events.Run(running)
 	}()
-	<-events.Begun() // until then, streams are refused
+	<-events.Begun() // streams are refused before
 	t.Cleanup(func() {
 		stop()
 		<-stopped
@@ -99,7 +99,7 @@ func (r *rank) die() {
 	r.Listener.Close()
 }
 
-// display hands on the events that it is told to show.
+// display passes on the events that it is to show.
 type display struct {
 	events chan string
 	quit   chan struct{}
@@ -123,7 +123,7 @@ func (d *display) State(r *view.Report, _ string) {
 func (*display) Redraw() <-chan struct{} { return nil }
 func (d *display) Quit() <-chan struct{} { return d.quit }
 
-// await is the next events that are shown.
+// await checks the next events that are shown.
 func (d *display) await(t *testing.T, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -164,7 +164,7 @@ func start(t *testing.T, d Display, ranks ...*rank) (end <-chan End, stop func()
 	return result, stop
 }
 
-// TestMovesOn: when a rank ends, another is listened to, which is told nothing twice and misses nothing.
+// TestMovesOn: when a rank ends, another one's stream is read; no event is shown twice or missed.
 func TestMovesOn(t *testing.T) {
 	a, b := newRank(t, 0), newRank(t, 1)
 	d := newDisplay()
@@ -173,16 +173,16 @@ func TestMovesOn(t *testing.T) {
 	}
 	_, _ = start(t, d, a, b)
 	d.await(t, "verdict.opened verdict 1")
-	b.tell("1", bus.Closed) // of which a had no time to tell
+	b.tell("1", bus.Closed) // a had no time to report this
 	b.tell("2", bus.Opened)
 	a.die()
 	d.await(t, "verdict.withdrawn verdict 1", "verdict.opened verdict 2")
-	b.tell("1", bus.Opened) // again, which is news
+	b.tell("1", bus.Opened) // again, so it is news
 	d.await(t, "verdict.opened verdict 1")
 }
 
-// TestWithdrawnAgain: a new coordinator changes a verdict before it withdraws it, which the last one did already. It
-// does not stay open.
+// TestWithdrawnAgain: a new coordinator changes a verdict before it withdraws it, although the last coordinator has
+// already withdrawn it. The verdict doesn't stay open.
 func TestWithdrawnAgain(t *testing.T) {
 	a, b := newRank(t, 0), newRank(t, 1)
 	d := newDisplay()
@@ -197,7 +197,7 @@ func TestWithdrawnAgain(t *testing.T) {
 	d.await(t, "verdict.changed verdict 1", "verdict.withdrawn verdict 1")
 }
 
-// TestResumes: a stream that breaks goes on behind the last event.
+// TestResumes: a stream that breaks resumes after the last event.
 func TestResumes(t *testing.T) {
 	a := newRank(t, 0)
 	d := newDisplay()
@@ -219,8 +219,8 @@ func TestResumes(t *testing.T) {
 	}
 }
 
-// TestQuietJobIsNotLost: a job in which nothing happens, of one process, which is asked rarely, has not ended while
-// that process lets it listen.
+// TestQuietJobIsNotLost: an idle job of one process, which is rarely asked, has not ended while its event stream is
+// open.
 func TestQuietJobIsNotLost(t *testing.T) {
 	a := newRank(t, 0)
 	client, err := endpoint.New(endpoint.Config{})
@@ -235,7 +235,7 @@ func TestQuietJobIsNotLost(t *testing.T) {
 	if _, over := w.look(); !over {
 		t.Error("a job of which nobody has answered for an hour goes on")
 	}
-	a.tell("1", bus.Opened) // by which it is known that the stream is open
+	a.tell("1", bus.Opened) // shows that the stream is open
 	ctx, cancel := context.WithCancel(t.Context())
 	w.listen(ctx, time.Now())
 	for event := false; !event; {
@@ -262,7 +262,7 @@ func TestQuietJobIsNotLost(t *testing.T) {
 	}
 }
 
-// TestQuit: who has seen enough isn't kept waiting, and everything ends.
+// TestQuit: a user who quits isn't kept waiting, and everything ends.
 func TestQuit(t *testing.T) {
 	a := newRank(t, 0)
 	d := newDisplay()
@@ -299,7 +299,7 @@ func TestPoller(t *testing.T) {
 	}
 }
 
-// TestNewsAreLookedInto: an event brings the next question forward, to a second after it; further events don't.
+// TestNewsAreLookedInto: an event brings the next request forward, to a second after it; further events don't.
 func TestNewsAreLookedInto(t *testing.T) {
 	p := newPoller()
 	p.reach([]endpoint.Target{{URL: "a"}})
@@ -327,7 +327,7 @@ func TestNewsAreLookedInto(t *testing.T) {
 	}
 }
 
-// TestManyRanksHaveTheirTurn: of many ranks, none waits for its turn for much longer than a minute.
+// TestManyRanksHaveTheirTurn: with many ranks, none waits for its turn much longer than a minute.
 func TestManyRanksHaveTheirTurn(t *testing.T) {
 	p := newPoller()
 	var targets []endpoint.Target
@@ -354,17 +354,17 @@ func TestManyRanksHaveTheirTurn(t *testing.T) {
 	}
 }
 
-// hole is an endpoint that takes every query and answers none until the test ends.
+// hole is an endpoint that accepts every request, and answers none until the test ends.
 func hole(t *testing.T) endpoint.Target {
 	t.Helper()
 	end := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	t.Cleanup(s.Close)
-	t.Cleanup(func() { close(end) }) // before the server waits for them
+	t.Cleanup(func() { close(end) }) // before the server waits for its requests
 	return endpoint.Target{URL: s.URL}
 }
 
-// TestUnreachableHoldUpNobody: ranks that don't answer don't keep another one, behind them, from being asked.
+// TestUnreachableHoldUpNobody: ranks that don't answer don't keep a rank after them from being asked.
 func TestUnreachableHoldUpNobody(t *testing.T) {
 	a := newRank(t, 0)
 	var targets []endpoint.Target
@@ -387,7 +387,7 @@ func TestUnreachableHoldUpNobody(t *testing.T) {
 	}
 	cancel()
 	w.running.Wait()
-	// No more than there is room for are asked at a time.
+	// No more requests than allowed are in flight.
 	p := newPoller()
 	for i := range 2 * askAtOnce {
 		targets = append(targets, endpoint.Target{URL: fmt.Sprint(i)})
@@ -408,7 +408,7 @@ func TestUnreachableHoldUpNobody(t *testing.T) {
 	}
 }
 
-// TestMuteAreNotListenedTo: who doesn't answer isn't tried for its events either, unless they are heard.
+// TestMuteAreNotListenedTo: the stream avoids a rank that doesn't answer, unless its events still arrive.
 func TestMuteAreNotListenedTo(t *testing.T) {
 	targets := []endpoint.Target{{URL: "http://a"}, {URL: "http://b"}, {URL: "http://c"}}
 	w := newWatcher(Config{Targets: targets, Display: newDisplay()})
@@ -431,7 +431,8 @@ func TestMuteAreNotListenedTo(t *testing.T) {
 	}
 }
 
-// TestWhatWasToldGrowsOld: what a rank told stays when it doesn't answer any more, marked, until it answers again.
+// TestWhatWasToldGrowsOld: a rank's last report stays when it no longer answers, marked as stale, until it answers
+// again.
 func TestWhatWasToldGrowsOld(t *testing.T) {
 	targets := []endpoint.Target{{URL: "http://a"}, {URL: "http://b"}}
 	w := newWatcher(Config{Targets: targets, Display: newDisplay()})
@@ -493,7 +494,7 @@ func TestLines(t *testing.T) {
 		t.Errorf("%q, want %q", &out, want)
 	}
 	out.Reset()
-	for _, stage := range []bus.Stage{bus.Changed, bus.Closed} { // what is over needs no evidence
+	for _, stage := range []bus.Stage{bus.Changed, bus.Closed} { // an event that ends something needs no evidence
 		ev := bus.Event{Type: semconv.EventVerdictChanged, Stage: stage, Text: "late", Description: "one\ntwo\x1b[2J"}
 		l.Event(&ev)
 	}

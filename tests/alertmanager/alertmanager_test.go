@@ -52,7 +52,7 @@ type alert struct {
 	StartsAt, EndsAt    time.Time
 }
 
-// active are the alerts that fire.
+// active returns the alerts that are firing.
 func (s *server) active() []alert {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet,
@@ -72,7 +72,7 @@ func (s *server) active() []alert {
 	return alerts
 }
 
-// await asks until the alerts are as they should be.
+// await queries Alertmanager until its alerts satisfy is.
 func (s *server) await(what string, is func([]alert) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
@@ -101,8 +101,7 @@ func fires(severity, summary string) func([]alert) bool {
 
 func silent(alerts []alert) bool { return len(alerts) == 0 }
 
-// begin runs a sink until the test ends, and returns what publishes the events of one verdict, and what ends the sink
-// before that.
+// begin runs a sink until the test ends. publish publishes an event of one verdict; end ends the sink earlier.
 func begin(t *testing.T, am *server, resend time.Duration) (publish func(string, bus.Stage, bus.Severity, string),
 	end func() bus.Stats,
 ) {
@@ -135,7 +134,8 @@ func begin(t *testing.T, am *server, resend time.Duration) (publish func(string,
 	}, end
 }
 
-// TestLife: an alert would end by itself after four Resends, long after the test; so it is the sink that resolves it.
+// TestLife: the sink must resolve an alert, which would otherwise end by itself after four Resends, long after the
+// test.
 func TestLife(t *testing.T) {
 	am := start(t, e2e.FreeAddr(t))
 	publish, end := begin(t, am, time.Minute)
@@ -146,7 +146,7 @@ func TestLife(t *testing.T) {
 	publish(semconv.EventVerdictWithdrawn, bus.Closed, bus.Info, "it goes on")
 	am.await("withdrawn", silent)
 
-	// While Alertmanager is away an alert opens; a new one, which knows nothing, is told.
+	// An alert opens while Alertmanager is away; a new Alertmanager, which knows of no alerts, receives it.
 	am.run.Signal(syscall.SIGTERM)
 	am.run.ExitCode()
 	publish(semconv.EventVerdictOpened, bus.Opened, bus.Critical, "rank 3 again")
@@ -159,7 +159,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestSentAgain: an alert's end is four Resends ahead, and moves while it lasts.
+// TestSentAgain: an alert's end is four Resends ahead, and moves on while the alert lasts.
 func TestSentAgain(t *testing.T) {
 	am := start(t, e2e.FreeAddr(t))
 	publish, _ := begin(t, am, 500*time.Millisecond)

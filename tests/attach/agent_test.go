@@ -19,11 +19,11 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// report is what carillon status --json says of a job once its output matches.
+// report returns the output of carillon status --json for a job once it matches want.
 func report(t *testing.T, want string, args ...string) string {
 	t.Helper()
 	matches := regexp.MustCompile(want)
-	for t.Context().Err() == nil { // snapshots are some moments old; go test bounds it
+	for t.Context().Err() == nil { // snapshots are some moments old; the timeout of go test bounds the loop
 		s := e2e.Start(t, nil, "carillon", append([]string{"status", "--json"}, args...)...)
 		if s.ExitCode(); matches.MatchString(s.Output()) {
 			return s.Output()
@@ -32,12 +32,12 @@ func report(t *testing.T, want string, args ...string) string {
 	return ""
 }
 
-// alike are the lines of a text without what differs from one run of a job to the next, as who waits longest does.
+// alike returns the lines of a text without parts that differ from run to run, such as who waits longest.
 func alike(text string, pids [4]int) []string {
 	for r, pid := range pids {
 		text = regexp.MustCompile(fmt.Sprintf(`\b%d\b`, pid)).ReplaceAllString(text, fmt.Sprintf("PID%d", r))
 	}
-	text = regexp.MustCompile(`,\n *"at the time of the verdict: .*"`).ReplaceAllString(text, "") // by an agent alone
+	text = regexp.MustCompile(`,\n *"at the time of the verdict: .*"`).ReplaceAllString(text, "") // an agent's only
 	for _, differs := range []string{
 		`[0-9a-f]{16,32}`, `\d{4}-\d\d-\d\dT[\d:.]+Z`, `\d+(\.\d+)?(µs|ms|s)\b`, `\d\.\d\d of a processor`,
 		`(?m)_seconds": .*$`,
@@ -49,8 +49,8 @@ func alike(text string, pids [4]int) []string {
 	return lines
 }
 
-// TestAgentFindsWhatProcessesDo: beside processes without telemetry, an agent reaches the verdict that processes with
-// it reach, in the same words, and all else that carillon status knows of such a job is the same.
+// TestAgentFindsWhatProcessesDo: for processes without telemetry, an agent reaches the same verdict, in the same words,
+// as processes with telemetry do, and carillon status knows all the same about both jobs.
 func TestAgentFindsWhatProcessesDo(t *testing.T) {
 	t.Parallel()
 	texts := map[bool][]string{}
@@ -75,7 +75,7 @@ func TestAgentFindsWhatProcessesDo(t *testing.T) {
 	}
 }
 
-// spansOf are the spans that an exporter wrote to the console.
+// spansOf returns the spans that an exporter wrote to the console.
 func spansOf(t *testing.T, output string) map[string]string {
 	t.Helper()
 	spans := map[string]string{}
@@ -97,11 +97,11 @@ func spansOf(t *testing.T, output string) map[string]string {
 	return spans
 }
 
-// TestAgentMakesTheSameSpans: the agent exports what the processes export, each span the same in every byte.
+// TestAgentMakesTheSameSpans: the agent exports the same spans as the processes, each identical in every byte.
 func TestAgentMakesTheSameSpans(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()
-	// The agent alone looks for stalls, which there may be on a busy machine.
+	// Only the agent looks for stalls, which may occur on a busy machine.
 	a, _ := agent(t, tapes, "OTEL_TRACES_EXPORTER=console", "CARILLON_STALL_THRESHOLD=1m")
 	job := e2e.Start(t, append(slices.Clone(none), "OTEL_TRACES_EXPORTER=console", roleVariable+"="), "carillon", "run",
 		"-n", "4", "--tape-dir", tapes, "--", "digits", "-epochs", "12")
@@ -121,7 +121,7 @@ func TestAgentMakesTheSameSpans(t *testing.T) {
 	}
 }
 
-// get is what a page of an endpoint answers.
+// get returns the answer of an endpoint's page.
 func get(t *testing.T, url string) (code int, body string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -136,7 +136,7 @@ func get(t *testing.T, url string) (code int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// metrics are the lines of the agent's metrics that match.
+// metrics returns the lines of the agent's metrics that match.
 func metrics(t *testing.T, url, want string) []string {
 	t.Helper()
 	code, body := get(t, url+"/metrics")
@@ -146,13 +146,13 @@ func metrics(t *testing.T, url, want string) []string {
 	return regexp.MustCompile("(?m)"+want).FindAllString(body, -1)
 }
 
-// receiver takes what is posted, and tells whether something that matches was posted to a path.
+// receiver accepts what is posted, and reports whether something that matches was posted to a path.
 func receiver(t *testing.T) (url string, got func(path, want string) bool) {
 	t.Helper()
 	var mu sync.Mutex
 	bodies := map[string][]string{}
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // what is cut off doesn't match
+		body, _ := io.ReadAll(r.Body) // a truncated body doesn't match
 		mu.Lock()
 		defer mu.Unlock()
 		bodies[r.URL.Path] = append(bodies[r.URL.Path], string(body))
@@ -165,13 +165,13 @@ func receiver(t *testing.T) (url string, got func(path, want string) bool) {
 	}
 }
 
-// TestAgentTellsOfAKilledRank: it is dead for the agent of its machine, the metrics say of which job and rank, it is
-// pushed to whom the agent's environment names, and the other commands tell it, too, also when they are told of the
-// agent alone. An agent that is killed costs the job nothing, and the next one knows it again.
+// TestAgentTellsOfAKilledRank: the agent of the rank's machine reports it as dead. The metrics name its job and rank,
+// the death is pushed to the receivers in the agent's environment, and the other commands report it as well, even if
+// only the agent's URL is given. Killing the agent doesn't affect the job, and the next agent finds the death again.
 func TestAgentTellsOfAKilledRank(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()
-	job, pids := start(t, tapes, none) // before the agent
+	job, pids := start(t, tapes, none) // before the agent starts
 	first, _ := agent(t, tapes)
 	report(t, `"reason": "not_entered"`, tapes)
 	first.Signal(syscall.SIGKILL)
@@ -202,7 +202,7 @@ func TestAgentTellsOfAKilledRank(t *testing.T) {
 	a.Await(`reason=rank_dead culprit=2`)
 	for _, line := range []string{
 		`^ccl_ras_verdicts\{culprit="2",job="held-up",rank="0",reason="rank_dead".*\} 1$`,
-		`^ccl_ras_peers\{job="held-up",rank="1",state="dead"\} [1-4]$`, // the others exit with 1 when they notice
+		`^ccl_ras_peers\{job="held-up",rank="1",state="dead"\} [1-4]$`, // the other ranks exit with 1 when they notice
 		`^ccl_build_info\{.*job="held-up",rank="3".*\} 1$`,
 	} {
 		if len(metrics(t, url, line)) == 0 {
@@ -212,7 +212,7 @@ func TestAgentTellsOfAKilledRank(t *testing.T) {
 	comms := e2e.Start(t, nil, "carillon", "comms", tapes)
 	comms.Await(`^world +\S+ +4 +1 `)
 	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`rank_dead|rank 2 .*died|rank 2 .*SIGKILL`)
-	a.Signal(syscall.SIGTERM) // what is to be told is told by then
+	a.Signal(syscall.SIGTERM) // on exit, everything has been pushed
 	a.ExitCode()
 	for path, want := range map[string]string{
 		"/hook": `"reason":"rank_dead"`, "/api/v2/alerts": `"job":"held-up","rank":"2","reason":"rank_dead"`,
@@ -225,7 +225,7 @@ func TestAgentTellsOfAKilledRank(t *testing.T) {
 	job.ExitCode()
 }
 
-// TestAgentLeavesProcessesWithTelemetryAlone: what they tell themselves is told once.
+// TestAgentLeavesProcessesWithTelemetryAlone: events that processes report themselves are reported only once.
 func TestAgentLeavesProcessesWithTelemetryAlone(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()

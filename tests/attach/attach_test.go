@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// library builds libraries that attach takes for its own, and that do nothing, and returns the first one's variable.
+// library builds libraries that do nothing, but that attach accepts, and returns the variable for the first one.
 func library(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func library(t *testing.T) string {
 	return "CARILLON_NCCL_LIBRARY=" + filepath.Join(dir, "libempty.so")
 }
 
-// TestAttachFollowsTheProgram: the program's ranks are followed while it runs, what they did is exported when it has
+// TestAttachFollowsTheProgram: the program's ranks are followed while it runs, their spans are exported when it has
 // ended, and its exit code is attach's.
 func TestAttachFollowsTheProgram(t *testing.T) {
 	t.Parallel()
@@ -48,7 +48,7 @@ func TestAttachFollowsTheProgram(t *testing.T) {
 	}
 	e2e.Kill(t, pid, syscall.SIGUSR1)
 	report(t, `"status": "ok"`, tapes)
-	job.Signal(syscall.SIGUSR2) // which carillon run passes on
+	job.Signal(syscall.SIGUSR2) // carillon run passes it on
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -65,8 +65,8 @@ func TestAttachFollowsTheProgram(t *testing.T) {
 	}
 }
 
-// TestSignalToAll: a signal that the program got as well, as one to the process group, is not passed on to it. Such a
-// program in a group of its own has not got it.
+// TestSignalToAll: attach doesn't pass a signal on if the program has got it as well, for example because it went to
+// the process group. A program in a group of its own has not got it.
 func TestSignalToAll(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"python3", "setsid python3"} {
@@ -87,13 +87,13 @@ func signalToAll(t *testing.T, program string) {
 	job.Await("^got SIGUSR2")
 	e2e.Kill(t, -leader, syscall.SIGTERM)
 	job.Await("^got SIGTERM")
-	e2e.Kill(t, leader, syscall.SIGHUP) // which comes after all that is passed on
+	e2e.Kill(t, leader, syscall.SIGHUP) // it arrives after all signals that are passed on
 	if code, printed := job.ExitCode(), job.Output(); code != 0 || strings.Count(printed, "got SIG") != 3 {
 		t.Errorf("exit code %d, printed\n%s", code, printed)
 	}
 }
 
-// TestAttachIsInvisible: the program has its arguments, input, output, signals and end, as without attach.
+// TestAttachIsInvisible: the program's arguments, input, output, signals and end are the same as without attach.
 func TestAttachIsInvisible(t *testing.T) {
 	t.Parallel()
 	env := []string{

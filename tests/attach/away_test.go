@@ -8,11 +8,11 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestAway: a rank stays away from what all do with a communicator, and is named alone: not one that a shrink leaves
-// out. A split of a non-blocking communicator goes on after its call; a destroy waits for what was launched before.
-// What is in a group goes on until the group's end. An operation of a non-blocking communicator goes on until NCCL says
-// that it is launched, also if nobody asks. One that NCCL refuses counts for nothing, and an act that failed is told.
-// Each of a burst is seen to be done, or not.
+// TestAway: one rank doesn't make a call that all ranks make on a communicator, and only that rank is named; a rank
+// that a shrink leaves out is not. The split of a non-blocking communicator lasts beyond its call; a destroy waits for
+// the operations launched before. Calls in a group last until the group's end. An operation of a non-blocking
+// communicator lasts until NCCL says that it is launched, even if nobody asks. A call that NCCL refuses doesn't count,
+// and an act that failed is reported. Each operation of a burst is known to be done, or not.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

@@ -25,8 +25,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// languages are those in which the programs of the cases are written, the commands that run them with four ranks, and
-// where their calls come from.
+// languages are the languages of the cases' programs, with the commands that run them with four ranks, and the sites of
+// their calls.
 var languages = []struct {
 	name    string
 	site    func(t *testing.T) string
@@ -41,17 +41,17 @@ var languages = []struct {
 	}},
 }
 
-// TestCases runs programs that end the processes of a version of NCCL. With the library before NCCL they go on, and the
-// spans of every rank say why: a call that was refused, with both call sites, or what was done before a call.
+// TestCases runs programs that crash a version of NCCL. With the library in front of NCCL they survive, and the spans
+// of every rank say why: a call was refused, with both call sites, or something was done before a call.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
 	cases := []struct {
 		name, version, program string
 		env                    []string
-		span, says             string // of a refused call, both of whose call sites are in one function
+		span, says             string // of a refused call; both call sites are in the same function
 		does                   string // or of a phase: what was done in it, and why
-		other                  string // a plug-in of the program's
+		other                  string // a plug-in of the program
 	}{
 		{
 			name: "destroyed twice", version: "2.28.9", program: "double_destroy", env: []string{"FAKENCCL_HEAP=dirty"},
@@ -62,7 +62,7 @@ func TestCases(t *testing.T) {
 			span: "ccl.comm.split.queued", does: "group job was completed first: .*NVIDIA/nccl#1605",
 		},
 		{
-			// A plug-in beside ours follows the pointer that it is given.
+			// A plug-in beside ours dereferences the pointer that it gets.
 			name: "another rank's context for a profiler plug-in", version: "2.23.4", program: "traffic",
 			env:   []string{"NODES=node", "PLUGIN_MASK=0x1f"},
 			other: fakenccl.Program(t, built, "plugin.so"),
@@ -133,7 +133,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// pythonSite is the site of a call in Python: the line, with versions of the interpreter that tell it, or else libffi,
+// pythonSite is the site of a call in Python: the line, if this version of the interpreter tells it, or else libffi,
 // which may have no symbols.
 func pythonSite(t *testing.T) string {
 	t.Helper()
@@ -150,8 +150,8 @@ print(any(hasattr(ctypes.pythonapi, name) for name in names))`
 	return `\+0x.* $`
 }
 
-// TestPolledInit: before 2.27.3 a status of NCCL's RAS during an init crashes the job. The agent never asks for one
-// then, and its spans and verdict say all the same which rank stays away.
+// TestPolledInit: before 2.27.3, a status query to NCCL's RAS during an init crashes the job. The agent never makes one
+// then, and its spans and verdict still say which rank is missing.
 func TestPolledInit(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -183,12 +183,12 @@ func TestPolledInit(t *testing.T) {
 	}
 }
 
-// askRAS asks for a status as soon as somebody listens, until its process ends.
+// askRAS asks for a status as soon as a process listens, until that process ends.
 func askRAS(t *testing.T, address string) {
 	t.Helper()
 	for {
 		conn, err := net.Dial("tcp", address)
-		if errors.Is(err, syscall.ECONNREFUSED) { // nobody listens yet
+		if errors.Is(err, syscall.ECONNREFUSED) { // no process listens yet
 			continue
 		}
 		if err != nil {
@@ -201,7 +201,7 @@ func askRAS(t *testing.T, address string) {
 	}
 }
 
-// refused looks for the span of a call that was refused, with both call sites: function, file and line.
+// refused looks for the span of a refused call, with both call sites: function, file and line.
 func refused(spans []trace.Span, name, says, site string) bool {
 	at := regexp.MustCompile(site)
 	for _, s := range spans {
@@ -218,7 +218,7 @@ func refused(spans []trace.Span, name, says, site string) bool {
 	return false
 }
 
-// project turns a tape into spans. Each communicator is on it once, although two parts of the library are told of it.
+// project turns a tape into spans. Each communicator is on it only once, although two parts of the library see it.
 func project(t *testing.T, path string) (spans []trace.Span, unexpected tape.Unexpected) {
 	t.Helper()
 	r, err := tape.Open(path)

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestContainer: a job has pid and mount namespaces of its own, as in a container, and the agent those of the host. It
-// names the rank at fault by the number that its process has on the host, and knows how the process ended.
+// TestContainer: a job has pid and mount namespaces of its own, as in a container, and the agent those of the host. The
+// agent names the rank at fault by its process's pid on the host, and knows how the process ended.
 func TestContainer(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -44,9 +44,9 @@ func TestContainer(t *testing.T) {
 	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`^ +3 .* died: it was ended by SIGKILL`)
 }
 
-// TestPods: the ranks of a job run in containers with host names of their own, and a pid namespace that isn't the
-// host's. While they run and later, each surface calls the one at fault by its container's host name, and by the number
-// that the machine's agent has for its process. Before there is an agent, the tape's own number serves.
+// TestPods: the ranks of a job run in containers with host names of their own, and in a pid namespace that isn't the
+// host's. While they run and afterwards, every command and page names the rank at fault by its container's host name,
+// and by the pid that the machine's agent has for its process. Before there is an agent, the pid on the tape is used.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	library, tapes := buildLibrary(t), t.TempDir()
@@ -101,8 +101,9 @@ exec unshare --pid --mount --mount-proc --fork --kill-child sh -c 'echo ready; e
 	postmortem(fmt.Sprintf(`^ +1 +pod-1 +%d +died: it was ended by SIGKILL `, pid))
 }
 
-// TestEndedContainer: a container ended, with all its processes, while nobody followed them. Who sees all processes of
-// the machine knows that they are dead: the job doesn't run, and its tapes are removed like others.
+// TestEndedContainer: a container has ended, with all its processes, while nobody followed them. A command that sees
+// all processes of the machine knows that they are dead: the job doesn't count as running, and its tapes are removed
+// like others.
 func TestEndedContainer(t *testing.T) {
 	t.Parallel()
 	library, tapes := buildLibrary(t), t.TempDir()
@@ -122,7 +123,7 @@ func TestEndedContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if space != "pid:[4026531836]" { // in a container itself, the test can't know that the other one has ended
+	if space != "pid:[4026531836]" { // inside a container, the test can't know that the other one has ended
 		e2e.Start(t, nil, "carillon", "status", tapes).Await(`job contained runs`)
 		return
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestDepth: of each communicator's first operation, or group, NCCL is asked for what its kernels and its proxies do,
-// and of no other. Of two nodes with two ranks each, the last rank of a node sends to the first one of the other.
+// TestDepth: NCCL is asked what its kernels and proxies do only for the first operation, or group, of each
+// communicator. With two nodes of two ranks each, the last rank of a node sends to the first rank of the other.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
-	const alone = "" // the plug-in, without interposition
+	const alone = "" // only the plug-in, without interposition
 	for _, c := range []struct {
 		preload, ring, first string
 		versions             []string
@@ -47,7 +47,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// wantedParts are those of a first operation of traffic's four ranks.
+// wantedParts returns the parts of the first operation of traffic's four ranks.
 func wantedParts(version, first string) (want []string) {
 	for rank := range 4 {
 		if rank%2 == 1 {
@@ -63,7 +63,7 @@ func wantedParts(version, first string) (want []string) {
 	return want
 }
 
-// tapesIn are the four tapes of a job, in its folder.
+// tapesIn returns the four tapes of a job, in its folder.
 func tapesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.tape"))
@@ -73,7 +73,7 @@ func tapesIn(t *testing.T, dir string) []string {
 	return paths
 }
 
-// parts says what a tape has of parts of operations.
+// parts returns the parts of operations on a tape.
 func parts(t *testing.T, path, version string) (found []string) {
 	t.Helper()
 	r, err := tape.Open(path)
@@ -108,8 +108,8 @@ func parts(t *testing.T, path, version string) (found []string) {
 	return found
 }
 
-// TestCut: the network takes what a rank sends to another node, and none of it arrives. All ranks have launched the
-// operation, or their messages; the two ranks are named, also afterwards.
+// TestCut: the network accepts what a rank sends to another node, and delivers none of it. All ranks have launched the
+// operation, or their messages. The two ranks are named, also by the post-mortem.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestShortProgram: a program fails some milliseconds after its first call of NCCL. How it ended is known afterwards.
+// TestShortProgram: a program fails some milliseconds after its first NCCL call. Afterwards it is known how it ended.
 func TestShortProgram(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -34,8 +34,8 @@ func TestShortProgram(t *testing.T) {
 	}
 }
 
-// TestLaterProgram: a program ends well, and attach does not see that. Then one of the same job fails before it makes a
-// communicator, which the first one's post-mortem must not tell.
+// TestLaterProgram: a program ends without failure, and attach does not see that. Then another one of the same job
+// fails before it makes a communicator. The first one's post-mortem must not report that failure.
 func TestLaterProgram(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -56,8 +56,8 @@ func TestLaterProgram(t *testing.T) {
 	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`Nothing went wrong`)
 }
 
-// TestHangEndedByASignal: all processes of a job that hangs get SIGINT, as from a terminal. What they were in is a span
-// then, once, so that the spans of its stalls have a parent.
+// TestHangEndedByASignal: all processes of a job that hangs get SIGINT, as from a terminal. The operations that they
+// were in then become spans, once, so that the spans of their stalls have a parent.
 func TestHangEndedByASignal(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -69,7 +69,7 @@ func TestHangEndedByASignal(t *testing.T) {
 	job := e2e.Start(t, env, "sh", "-c", `echo leader $$; exec setsid carillon attach -- "$0" processes 4 <`+input,
 		fakenccl.Program(t, built, "held"))
 	leader := job.AwaitPID(`^leader (\d+)$`)
-	job.Await(`msg=ccl\.stall job=\S+ process=\S+ rank=0 comm_rank=0 `) // by which the verdict names it, too
+	job.Await(`msg=ccl\.stall job=\S+ process=\S+ rank=0 comm_rank=0 `) // from then on, the verdict names it, too
 	job.Await(`rank 3 .* has not entered all_reduce 2 .*verdict\.opened`)
 	e2e.Kill(t, -leader, syscall.SIGINT)
 	if code := job.ExitCode(); code != 128+2 {
@@ -100,7 +100,7 @@ func TestHangEndedByASignal(t *testing.T) {
 	}
 }
 
-// TestRefusedInALoop: a loop of refused calls hides neither the life of the communicator nor how often they came.
+// TestRefusedInALoop: a loop of refused calls hides neither the life of the communicator nor the number of these calls.
 func TestRefusedInALoop(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

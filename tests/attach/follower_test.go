@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestOneAgentFollowsAJob: beside an agent of the host, attach follows its own program. What happened is told once, by
-// attach, also when attach has ended and left the tapes.
+// TestOneAgentFollowsAJob: beside an agent of the host, attach follows its own program. Events are reported only once,
+// by attach, even after attach has ended and left the tapes.
 func TestOneAgentFollowsAJob(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -28,7 +28,7 @@ func TestOneAgentFollowsAJob(t *testing.T) {
 	report(t, `"reason": "rank_dead"[^§]*rank 1 `, tapes)
 	end()
 	job.ExitCode()
-	host.Signal(syscall.SIGTERM) // once it has looked for tapes again
+	host.Signal(syscall.SIGTERM) // after it has looked for tapes again
 	if code := host.ExitCode(); code != 0 {
 		t.Errorf("the host's agent exits with %d", code)
 	}
@@ -42,8 +42,8 @@ func TestOneAgentFollowsAJob(t *testing.T) {
 	}
 }
 
-// TestNextAgentFollowsTheJob: when the agent that follows a job is killed, another one of the host does, and a second
-// attach for the job says that it doesn't.
+// TestNextAgentFollowsTheJob: when the agent that follows a job is killed, another agent of the host takes over. A
+// second attach for the job reports that it doesn't follow it.
 func TestNextAgentFollowsTheJob(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -64,7 +64,7 @@ func TestNextAgentFollowsTheJob(t *testing.T) {
 	end()
 }
 
-// TestTwoJobsOfOneName: of a job with the name of one that runs it is said that it needs another.
+// TestTwoJobsOfOneName: a job with the name of a running job is reported to need another name.
 func TestTwoJobsOfOneName(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -90,7 +90,8 @@ func TestTwoJobsOfOneName(t *testing.T) {
 	}
 }
 
-// TestProgramWithoutAttach: the host's agent follows a program that has the environment of attach, and not attach.
+// TestProgramWithoutAttach: the host's agent follows a program that has attach's environment, but was not started by
+// attach.
 func TestProgramWithoutAttach(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -110,7 +111,7 @@ func TestProgramWithoutAttach(t *testing.T) {
 }
 
 // TestJobIsTerminated: all processes of a healthy job get SIGTERM, as from a scheduler, and the agent of the machine is
-// not told of it. That is no verdict.
+// not told about it. That opens no verdict.
 func TestJobIsTerminated(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -141,7 +142,7 @@ echo leader $$; exec setsid "$0" processes 2 <`+input, fakenccl.Program(t, built
 	}
 }
 
-// attached starts a program of two ranks under attach, as the job held, of which rank 1 holds the other up.
+// attached starts a program of two ranks under attach, as the job held, in which rank 1 holds the other rank up.
 func attached(t *testing.T, tapes, input string, env ...string) *e2e.Job {
 	t.Helper()
 	job := e2e.Start(t, append([]string{

@@ -13,9 +13,9 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestCapturedInAGraph: operations that are captured in a CUDA graph are told from those that are launched, and it is
-// said that the graph's launches are not seen. With interposition those are all operations, and with the plug-in alone
-// the collectives.
+// TestCapturedInAGraph: operations that are captured in a CUDA graph are distinguished from launched ones, and the
+// report says that launches of the graph are not seen. With interposition this covers all operations, and with only the
+// plug-in the collectives.
 func TestCapturedInAGraph(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
@@ -69,7 +69,7 @@ func TestCapturedInAGraph(t *testing.T) {
 	}
 }
 
-// capturedOn are the operations that a tape says were captured, and how many others it counts.
+// capturedOn returns the operations that a tape has as captured, and the number of others that it counts.
 func capturedOn(t *testing.T, path string) (captured []string, counted uint64) {
 	t.Helper()
 	r, err := tape.Open(path)

@@ -14,8 +14,9 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestGrow: the members of a communicator that grows know the unique id of its growth only in part, and those that join
-// have no parent. On the tapes of all, the grown one is the same. Splits, shrinks and grows are on no stream.
+// TestGrow: when a communicator grows, only some of its members know the unique id of the growth, and the ranks that
+// join have no parent. The grown communicator is the same on the tapes of all ranks. Splits, shrinks and grows are on
+// no stream.
 func TestGrow(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
@@ -78,8 +79,9 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// TestGrowHangs: a rank stays away from a growth. If it is to join, it is on no tape, and that is said of those that
-// wait; if it has the communicator that grows, it is named, and the rank that joins is one of those that wait for it.
+// TestGrowHangs: a rank doesn't make the call that grows a communicator. If it was to join, it is on no tape, and the
+// report says so of the ranks that wait; if it is a member of the communicator that grows, it is named, and the rank
+// that joins is one of those that wait for it.
 func TestGrowHangs(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

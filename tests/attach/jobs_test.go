@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestJobsWithoutAName: two jobs of torchrun's run at once, and nobody has named them. Each is a job of its own for the
-// agent, and only the one that a rank holds up has a verdict.
+// TestJobsWithoutAName: two jobs that torchrun has started run at once, and have no names. For the agent each is a job
+// of its own, and only the one that a rank holds up has a verdict.
 func TestJobsWithoutAName(t *testing.T) {
 	t.Parallel()
 	library, tapes := buildLibrary(t), t.TempDir()
@@ -53,8 +53,8 @@ func TestJobsWithoutAName(t *testing.T) {
 	}
 }
 
-// TestJobsWithoutALauncher: two jobs run at once that nobody has named, and that no launcher has started, each in a
-// session of its own. Only the one that a rank holds up has a verdict.
+// TestJobsWithoutALauncher: two jobs without names or launchers run at once, each in a session of its own. Only the one
+// that a rank holds up has a verdict.
 func TestJobsWithoutALauncher(t *testing.T) {
 	t.Parallel()
 	library, tapes := buildLibrary(t), t.TempDir()
@@ -95,8 +95,8 @@ func TestJobsWithoutALauncher(t *testing.T) {
 	}
 }
 
-// TestAttachesOfOneJob: what srun starts on two machines is one job, which has the name that Slurm gives it, and one
-// verdict where an agent sees both machines' tapes.
+// TestAttachesOfOneJob: the programs that srun starts on two machines are one job, with the name that Slurm gives it,
+// and with one verdict if an agent sees the tapes of both machines.
 func TestAttachesOfOneJob(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

@@ -19,10 +19,10 @@ import (
 type machine struct {
 	name  string
 	tapes string
-	enter []string // what a command begins with that runs there
+	enter []string // begins a command that runs there
 }
 
-// machines makes two, with a cable between them. They are there until the test ends.
+// machines makes two machines with a cable between them, which exist until the test ends.
 func machines(t *testing.T) (two [2]machine) {
 	t.Helper()
 	run := func(args ...string) {
@@ -48,14 +48,14 @@ func machines(t *testing.T) (two [2]machine) {
 	return two
 }
 
-// start starts a command there.
+// start starts a command on the machine.
 func (m *machine) start(t *testing.T, env []string, args ...string) *e2e.Job {
 	t.Helper()
 	args = slices.Concat(m.enter, args)
 	return e2e.Start(t, env, args[0], args[1:]...)
 }
 
-// said is what an agent says of its job.
+// said is an agent's report on its job.
 type said struct {
 	Ranks []struct {
 		Rank              int
@@ -68,7 +68,7 @@ type said struct {
 	}
 }
 
-// states are those of the ranks, in their order.
+// states returns the states of the ranks, in order.
 func (s *said) states() string {
 	var all [4]string
 	for _, r := range s.Ranks {
@@ -79,13 +79,13 @@ func (s *said) states() string {
 	return strings.Join(all[:], " ")
 }
 
-// patience is how long an agent may take to find something out: longer than it ever does.
+// patience is a bound for the time that an agent needs to find something out.
 const patience = 60 * time.Second
 
-// await waits until the machine's agent says something, by carillon status.
+// await waits until the report of the machine's agent, as shown by carillon status, satisfies is.
 func (m *machine) await(t *testing.T, is func(*said) bool) (s said) {
 	t.Helper()
-	for began := time.Now(); ; { // snapshots are some moments old; go test bounds it
+	for began := time.Now(); ; { // snapshots are some moments old; the timeout of go test bounds the loop
 		status := m.start(t, nil, "carillon", "status", "--json", m.tapes)
 		status.ExitCode()
 		if s = (said{}); json.Unmarshal([]byte(status.Output()), &s) == nil && is(&s) {
@@ -106,7 +106,7 @@ func (m *machine) agent(t *testing.T, env []string, args ...string) *e2e.Job {
 	}, env...), append([]string{"carillon", "agent", "--tape-dir", m.tapes}, args...)...)
 }
 
-// heldUpOnTwo starts a job of two ranks on each machine, and returns their pids once rank 2 holds the others up.
+// heldUpOnTwo starts a job with two ranks on each machine, and returns their pids once rank 2 holds the others up.
 func heldUpOnTwo(t *testing.T, two *[2]machine, env ...string) (pids [4]int) {
 	t.Helper()
 	var ranks [4]*e2e.Job
@@ -124,7 +124,7 @@ func heldUpOnTwo(t *testing.T, two *[2]machine, env ...string) (pids [4]int) {
 	return pids
 }
 
-// agree waits until the agents of both machines have one verdict, on rank 2.
+// agree waits until the agents of both machines have the same verdict, on rank 2.
 func agree(t *testing.T, two *[2]machine, reason string, pid int) {
 	t.Helper()
 	var ids [2]string
@@ -140,13 +140,13 @@ func agree(t *testing.T, two *[2]machine, reason string, pid int) {
 	}
 }
 
-// TestAgentsBesidePods: as under Kubernetes, the agents are at the addresses of the machines, and rank 0 at one of its
-// own, where no agent listens. They find each other on the machines of --join, by the secret that is in the environment
-// of the ranks.
+// TestAgentsBesidePods: as under Kubernetes, the agents have the addresses of the machines, and rank 0 has an address
+// of its own, on which no agent listens. The agents find each other on the machines of --join, with the secret in the
+// environment of the ranks.
 func TestAgentsBesidePods(t *testing.T) {
 	t.Parallel()
 	two := machines(t)
-	const pod = "10.214.0.77/24" // of rank 0, on the first machine
+	const pod = "10.214.0.77/24" // rank 0's, on the first machine
 	if code := two[0].start(t, nil, "ip", "address", "add", pod, "dev", "eth0").ExitCode(); code != 0 {
 		t.Fatalf("ip address add: exit code %d", code)
 	}
@@ -159,9 +159,9 @@ func TestAgentsBesidePods(t *testing.T) {
 }
 
 // TestAgentsOfTwoMachines: the agents of a job's machines find each other by what the launcher told the ranks, reach
-// one verdict, and both know it, wherever the culprit is. When an agent ends, the other says what it doesn't see, and
-// takes nobody for dead; and they meet again when another one begins. When the job's ranks have ended on one machine,
-// its agent tells no more of what is open on the other.
+// one verdict, and both report it, whichever machine the culprit is on. When an agent ends, the other one says what it
+// can't see any more, and declares no rank dead; when a new agent starts, they connect again. When the job's ranks on
+// one machine have ended, its agent stops reporting what is open on the other.
 func TestAgentsOfTwoMachines(t *testing.T) {
 	t.Parallel()
 	two := machines(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestManifest: the DaemonSet's command line and environment are those of an agent that starts. Agents look for each
-// other by the name of its Service, at the addresses of their nodes.
+// TestManifest: an agent starts with the DaemonSet's command line and environment. Agents look each other up by the
+// name of its Service, and connect at the addresses of their nodes.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../examples/kubernetes/agent.yaml")
@@ -74,7 +74,7 @@ func TestManifest(t *testing.T) {
 	for _, v := range agent.Env {
 		env = append(env, v.Name+"="+v.Value)
 	}
-	env = append(env, "CARILLON_HEALTH_ADDR=0.0.0.0:0", "CARILLON_HEALTH_TOKEN_FILE="+token) // of this test
+	env = append(env, "CARILLON_HEALTH_ADDR=0.0.0.0:0", "CARILLON_HEALTH_TOKEN_FILE="+token) // for this test
 	job := e2e.Start(t, env, agent.Command[0], agent.Command[1:]...)
 	job.Await(`agent: a page for each process is at `)
 	job.Signal(syscall.SIGTERM)
@@ -83,8 +83,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestManifestIsScraped: the configuration for Prometheus finds the agents of the DaemonSet, and gives them the labels
-// that the alerts need.
+// TestManifestIsScraped: the configuration for Prometheus finds the DaemonSet's agents, and gives them the labels that
+// the alerts need.
 func TestManifestIsScraped(t *testing.T) {
 	t.Parallel()
 	manifest, err := os.ReadFile("../../examples/kubernetes/agent.yaml")

@@ -10,8 +10,9 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestMessages: all ranks have launched what the others wait for, and two messages never end: both ranks send before
-// they receive, or the sides of one have different sizes. The streams tell that, also after the processes were killed.
+// TestMessages: all ranks have launched the messages that the others wait for, and two messages never end: both ranks
+// send before they receive, or the two sides of a message have different sizes. The streams show that, also after the
+// processes were killed.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -41,10 +42,10 @@ func TestMessages(t *testing.T) {
 			}
 			report(t, `"reason": "`+c.reason+`"[^§]*`+c.says, tapes)
 			for _, pid := range pids {
-				e2e.Kill(t, pid, syscall.SIGSTOP) // so that none sees another one die
+				e2e.Kill(t, pid, syscall.SIGSTOP) // so that no rank sees another one die
 			}
 			for _, pid := range pids {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // when one has ended the program ends the others
+				_ = syscall.Kill(pid, syscall.SIGKILL) // when one has ended, the program ends the others
 			}
 			job.ExitCode()
 			wrapped := strings.ReplaceAll(c.says, " ", `\s+`)

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestCollectorIsAway: that the collector can't be reached is told once for all ranks of the job, with its endpoint.
+// TestCollectorIsAway: an unreachable collector is reported once for all ranks of the job, with its endpoint.
 func TestCollectorIsAway(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -20,7 +20,7 @@ func TestCollectorIsAway(t *testing.T) {
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	const says = `spans can't be exported` // with or without time to keep them
+	const says = `spans can't be exported` // with or without time to retry
 	told := job.Output()
 	if strings.Count(told, says) != 1 || strings.Count(told, "OTLP_ENDPOINT="+endpoint) != 1 {
 		t.Errorf("it is to be told once that there is no collector at %s:\n%s", endpoint, told)

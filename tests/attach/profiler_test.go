@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// traffic runs a program of four ranks on two nodes on a version of NCCL, and returns what its ranks 0 and 1 printed of
-// what a plug-in was told, and all that it printed. It ends well.
+// traffic runs a program of four ranks on two nodes on a version of NCCL. It returns what its ranks 0 and 1 printed
+// about a plug-in's events, and all that the program printed. The program must succeed.
 func traffic(t *testing.T, version string, env ...string) (counted []string, printed string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, built, "traffic"), "processes", "4")
@@ -28,7 +28,7 @@ func traffic(t *testing.T, version string, env ...string) (counted []string, pri
 	return counts(string(both)), string(both)
 }
 
-// counts are what plug-ins of ranks 0 and 1 printed that they were told of.
+// counts returns what the plug-ins of ranks 0 and 1 printed about their events.
 func counts(printed string) (counted []string) {
 	for line := range strings.Lines(printed) {
 		told := strings.Contains(line, "rank 0: ") || strings.Contains(line, "rank 1: ")
@@ -40,11 +40,11 @@ func counts(printed string) (counted []string) {
 	return counted
 }
 
-// TestProfilerPlugin runs the library as the profiler plug-in of each version of NCCL that has plug-ins. What the ranks
-// did is on their tapes. A plug-in beside it is told what it is told without it, but for three things, each with what
-// it is told otherwise: the operations of another process, with which one of its time follows a pointer of that process
-// in NCCL 2.23 (NVIDIA/nccl#1586); states after a stop (#1992); and if it changes its mask in the first group, that
-// comes at once, as Carillon looks into that group, and not a group later.
+// TestProfilerPlugin runs the library as the profiler plug-in of each version of NCCL that has plug-ins. The operations
+// of the ranks are on their tapes. A plug-in beside the library gets the same calls as without it, with three
+// exceptions: operations of another process, whose pointer a plug-in of that time dereferences in NCCL 2.23
+// (NVIDIA/nccl#1586); states after a stop (#1992); and a change of its mask in the first group takes effect at once
+// instead of a group later, as Carillon looks into that group. In these cases, other is part of what it gets.
 func TestProfilerPlugin(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
@@ -66,7 +66,7 @@ func TestProfilerPlugin(t *testing.T) {
 			env := append(strings.Fields(c.mask), "CARILLON_TAPE_DIR="+t.TempDir(), "CARILLON_JOB=traffic")
 			alone := append(env, "NCCL_PROFILER_PLUGIN="+beside)
 			if c.version == "2.23.4" {
-				alone = append(alone, "NCCL_PXN_DISABLE=1") // or it dies
+				alone = append(alone, "NCCL_PXN_DISABLE=1") // else it crashes
 			}
 			want, _ := traffic(t, c.version, alone...)
 			got, printed := traffic(t, c.version, append(env, "NCCL_PROFILER_PLUGIN="+library,
@@ -79,15 +79,15 @@ func TestProfilerPlugin(t *testing.T) {
 			}
 			nodes := 2
 			if c.version < "2.27" {
-				nodes = 0 // which these don't say
+				nodes = 0 // these versions don't tell it
 			}
 			operations(t, env, tape.CommInfo{Engine: "nccl", Nodes: nodes})
 		})
 	}
 }
 
-// TestProfilerPluginNames attaches to programs that NCCL finds a plug-in for, by each kind of name: the plug-in is told
-// what it is told without attach.
+// TestProfilerPluginNames attaches to programs whose plug-in NCCL finds by each kind of name: the plug-in gets the same
+// calls as without attach.
 func TestProfilerPluginNames(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -108,7 +108,7 @@ func TestProfilerPluginNames(t *testing.T) {
 		files   []string // copies of the plug-in, where the loader looks
 		env     []string
 		program string
-		told    int // plug-ins
+		told    int // how many plug-ins
 	}{
 		"default":          {[]string{"libnccl-profiler.so"}, nil, dynamic, 1},
 		"default, empty":   {[]string{"libnccl-profiler.so"}, []string{"NCCL_PROFILER_PLUGIN="}, dynamic, 1},
@@ -172,8 +172,8 @@ func TestProfilerPluginNames(t *testing.T) {
 	}
 }
 
-// TestProfilerPluginAndInterposition preloads the library that is the plug-in, too: what both see is on the tape once,
-// and the plug-in's part of it is the number of nodes, which NCCL tells plug-ins alone, from 2.27 on.
+// TestProfilerPluginAndInterposition also preloads the library that is the plug-in: what both see is on the tape only
+// once. The plug-in contributes the number of nodes, which NCCL tells only to plug-ins, from 2.27 on.
 func TestProfilerPluginAndInterposition(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
@@ -186,11 +186,11 @@ func TestProfilerPluginAndInterposition(t *testing.T) {
 	}
 }
 
-// building is held by the test that has a make build into the folder of all.
+// building is held by the test that runs make in the folder that all tests share.
 var building sync.Mutex
 
 // buildLibrary builds the library, and the one for the loader, beside carillon, which finds them there. It returns the
-// library's path.
+// path of the library.
 func buildLibrary(t *testing.T) string {
 	t.Helper()
 	carillon, err := exec.LookPath("carillon")
@@ -208,8 +208,8 @@ func buildLibrary(t *testing.T) string {
 	return library
 }
 
-// operations looks at the tapes of traffic: each rank made three all-reduces, and the first one sent to the last,
-// on one communicator that has that engine and so many nodes.
+// operations checks the tapes of traffic: each rank has made three all-reduces, and the first one has sent to the last,
+// on one communicator with that engine and number of nodes.
 func operations(t *testing.T, env []string, comm tape.CommInfo) {
 	t.Helper()
 	dir := strings.TrimPrefix(env[len(env)-2], "CARILLON_TAPE_DIR=")

@@ -35,10 +35,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built is a folder for what several tests build.
+// built is a folder for what several tests need to build.
 var built string
 
-// stays is the role of a rank that goes on to run when the second collective has failed.
+// stays is the role of a rank that goes on running after the second collective has failed.
 const stays = "stays"
 
 // rank makes two collectives. Rank 2 makes the second when it gets SIGUSR1; all end at SIGUSR2.
@@ -80,7 +80,7 @@ func rank() (err error) {
 	return errors.Join(err, world.Destroy(ctx))
 }
 
-// Variables that give ranks telemetry of their own, and that switch it off.
+// Variables that give ranks telemetry of their own, or switch it off.
 var (
 	own = []string{
 		roleVariable + "=1", "CARILLON_STALL_THRESHOLD=500ms", "CARILLON_SLOW_THRESHOLD=off", "CARILLON_HEALTH_ADDR=",
@@ -92,7 +92,8 @@ var (
 	}
 )
 
-// start starts a job of four ranks whose tapes are in a folder, and returns their pids once rank 2 holds the others up.
+// start starts a job of four ranks with their tapes in a folder, and returns their pids once rank 2 holds the others
+// up.
 func start(t *testing.T, tapes string, env []string) (job *e2e.Job, pids [4]int) {
 	t.Helper()
 	job = e2e.Start(t, env, "carillon", "run", "-n", "4", "--linger", "1h", "--tape-dir", tapes, "--job", "held-up",

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// player builds a program that makes a tape, by the writer in C, and what it reads on it.
+// player builds a program that makes a tape with the writer in C, and plays the script that it reads onto it.
 func player(t *testing.T) string {
 	t.Helper()
 	writer, err := filepath.Glob("../../runtime/attach/tape*.c")
@@ -31,11 +31,11 @@ func player(t *testing.T) string {
 
 const world = "echo comm 1 0102030405060708090a0b0c0d0e0f10 00000000000000000000000000000000 w 0 1 1 nccl 0 | "
 
-// What libcarillon-nccl.so makes of a file system for its tape: one that is as large as there is room for, or none, and
-// a line that says why. It is never in the way of its process.
+// Tests what libcarillon-nccl.so does on a file system with little room for its tape: it makes a tape as large as there
+// is room for, or none, and a line says why. It never harms its process.
 func TestRoomForTape(t *testing.T) {
 	program := player(t)
-	// The player's tape is smaller than others: but for its tallies, all of its parts are set.
+	// The player's tape is smaller than others: all of its parts but the tallies have set sizes.
 	for name, c := range map[string]struct{ mount, says, tape string }{
 		"room":       {"size=64m", "", "585728"},
 		"less room":  {"size=4m", "it has 124 KiB instead of 572 KiB, as ", "126976"},
@@ -61,7 +61,7 @@ func TestRoomForTape(t *testing.T) {
 	}
 }
 
-// Where the first directory doesn't serve, the tape is in the next one, and a line says why.
+// If the first directory can't be used, the tape is in the next one, and a line says why.
 func TestTapeElsewhere(t *testing.T) {
 	t.Parallel()
 	program := player(t)
@@ -104,8 +104,8 @@ func TestTapeElsewhere(t *testing.T) {
 	}
 }
 
-// An agent follows the jobs of its directory, also where that has no room for their tapes, and no other jobs of the
-// directory in which they are then.
+// An agent follows the jobs of its directory, even if that has no room for their tapes. It doesn't follow other jobs of
+// the directory that has the tapes then.
 func TestAgentFollowsElsewhere(t *testing.T) {
 	t.Parallel()
 	tapes, temporary := t.TempDir(), t.TempDir()
@@ -138,8 +138,8 @@ func TestAgentFollowsElsewhere(t *testing.T) {
 	}
 }
 
-// Jobs of programs that remove no tapes, one after the other where there is room for few: attach makes room for each,
-// in the next directory if memory doesn't serve, and leaves the tapes of the last one for its post-mortem.
+// Jobs of programs that remove no tapes run one after the other with room for only a few: attach makes room for each,
+// in the next directory if memory can't be used, and keeps the tapes of the last job for its post-mortem.
 func TestAttachMakesRoom(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestAgentTellsWhereTheCulpritIs: what the process does that a verdict names is evidence a moment after the verdict,
-// as the kernel has it, and py-spy, which is asked once.
+// TestAgentTellsWhereTheCulpritIs: what the process that a verdict names is doing becomes evidence a moment after the
+// verdict, both from the kernel and from py-spy, which is called once.
 func TestAgentTellsWhereTheCulpritIs(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestStraggler: one rank comes to each collective after the others, which is seen on their streams alone. Of a job
-// beside it, in which ranks are late by turns, none is named. The post-mortems say the same.
+// TestStraggler: one rank reaches each collective after the others, which only their streams show. In another job, in
+// which the ranks are late in turn, none is named. The post-mortems say the same.
 func TestStraggler(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// openInput is an input for the processes of a job, which has no end until end is called, or the test is over.
+// openInput returns an input for the processes of a job, which ends when end is called, or at the end of the test.
 func openInput(t *testing.T) (path string, end func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "input")
@@ -24,18 +24,19 @@ func openInput(t *testing.T) (path string, end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end = func() { _ = open.Close() } // again, at the end of the test
+	end = func() { _ = open.Close() } // called again at the end of the test
 	t.Cleanup(end)
 	return path, end
 }
 
-// TestLaunchedAndNotDone: ranks have launched an all-reduce and are out of NCCL, which one rank has not called. Their
-// streams say on the tapes that they have not done it, so that one is named, also after they were killed.
+// TestLaunchedAndNotDone: ranks have launched an all-reduce and returned from NCCL; one rank has not called it. Marks
+// on the tapes show that the streams have not done it, so that this rank is named, also after the processes were
+// killed.
 func TestLaunchedAndNotDone(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
 	tapes := t.TempDir()
-	input, end := openInput(t) // with which each rank ends
+	input, end := openInput(t) // each rank ends with it
 	job := e2e.Start(t, []string{
 		"SKIP=1", "SURVIVE=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
 		"CARILLON_HEALTH_ADDR=",
@@ -45,13 +46,13 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	for rank := range 4 {
 		pids = append(pids, job.AwaitPID(fmt.Sprintf(`^rank %d of process (\d+) is held$`, rank)))
 	}
-	// The all-gather before it, on a communicator of two, is done. The processes have no launcher: their ranks are
-	// those of the largest communicator.
+	// The all-gather before it, on a communicator of two ranks, is done. The processes have no launcher: their ranks
+	// are those of the largest communicator.
 	said := report(t, `"reason": "not_entered"[^§]*rank 3 [^§]*has not entered all_reduce 2 on `, tapes)
 	if !regexp.MustCompile(`"rank": 3,\s*"state": "alive"`).MatchString(said) {
 		t.Errorf("rank 3 is not among the ranks:\n%s", said)
 	}
-	// Rank 0 ends in order, and would still write on its tape, which somebody has truncated.
+	// Rank 0 ends in order, and would still write to its tape, which is truncated now.
 	lost, err := filepath.Glob(filepath.Join(tapes, "held", fmt.Sprintf("*-%d.tape", pids[0])))
 	if err != nil || len(lost) != 1 {
 		t.Fatalf("rank 0's tapes are %v, %v", lost, err)
@@ -76,8 +77,8 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	}
 }
 
-// TestAborted: ranks wait for one that doesn't come, abort their communicator and end, as PyTorch's watchdog has them
-// do. Their verdict is not solved by that, and is what is found afterwards, though all but one exit with 0.
+// TestAborted: ranks wait for one that doesn't come, abort their communicator and end, as PyTorch's watchdog makes them
+// do. That doesn't resolve their verdict, which is what the post-mortem finds, although all but one exit with 0.
 func TestAborted(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -99,12 +100,12 @@ func TestAborted(t *testing.T) {
 	after.Await(`rank 2 .*has not entered all_reduce 2 on `)
 }
 
-// TestBurst: ranks make operations faster than they have their streams say how far they are, so that of the last ones
-// nobody says whether they are done. One rank has not called one, or has called another one; it is named, also after
-// all were killed.
+// TestBurst: ranks make operations faster than marks are made, so that for the last operations no mark says whether
+// they are done. One rank has not made a call, or has made a different one; it is named, also after all ranks were
+// killed.
 func TestBurst(t *testing.T) {
 	buildLibrary(t)
-	for what, c := range map[string]struct{ reason, says, more string }{ // the split was the first
+	for what, c := range map[string]struct{ reason, says, more string }{ // the split was number 1
 		"SKIP":  {"not_entered", `has not entered all_reduce 110 on `, `[^§]*all_reduce 109 `},
 		"OTHER": {"mismatch", `made a different call than the others as number 106 on `, `[^§]*rank 2: all_gather`},
 	} {
@@ -122,10 +123,10 @@ func TestBurst(t *testing.T) {
 			}
 			report(t, `"reason": "`+c.reason+`"[^§]*rank 2 [^§]*`+c.says+c.more, tapes)
 			for _, pid := range pids {
-				e2e.Kill(t, pid, syscall.SIGSTOP) // so that none sees another one die
+				e2e.Kill(t, pid, syscall.SIGSTOP) // so that no rank sees another one die
 			}
 			for _, pid := range pids {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // when one has ended the program ends the others
+				_ = syscall.Kill(pid, syscall.SIGKILL) // when one has ended, the program ends the others
 			}
 			job.ExitCode()
 			e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`rank 2 .*` + c.says)
@@ -133,7 +134,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestTapeOnADisk: a driver maps memory alone, so that marks need a tape there. One line of each process says so.
+// TestTapeOnADisk: a driver maps only memory, so marks need a tape in memory. One line of each process says so.
 func TestTapeOnADisk(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", fakenccl.Build(t, built, "2.28.9"))
 	held := fakenccl.Program(t, built, "held")
@@ -145,7 +146,7 @@ func TestTapeOnADisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			library := buildLibrary(t)
-			// What is not the tmpfs itself counts as a disk.
+			// Everything but the tmpfs itself counts as a disk.
 			job := e2e.Start(t, []string{
 				"FAKECUDA_DISK=1", "CARILLON_NCCL_LIBRARY=" + library, "CARILLON_HEALTH_ADDR=off",
 				"TMPDIR=" + t.TempDir(),

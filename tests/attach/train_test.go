@@ -17,8 +17,9 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestTrainingExample runs the example in Python, which calls NCCL by ctypes where PyTorch is missing: by itself, and
-// attached. Its results have the same bits, and what it did can be asked for. A rank that sleeps is named.
+// TestTrainingExample runs the example in Python, which calls NCCL through ctypes if PyTorch is missing: on its own,
+// and attached. The results are identical bit for bit, and what the attached one did can be queried. A rank that sleeps
+// is named.
 func TestTrainingExample(t *testing.T) {
 	buildLibrary(t)
 	tapes := t.TempDir()
@@ -27,7 +28,7 @@ func TestTrainingExample(t *testing.T) {
 		"CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=", "CUDA_VISIBLE_DEVICES=",
 		"CARILLON_STALL_THRESHOLD=500ms",
 	}
-	// ask runs a command to its end, and returns what it printed.
+	// ask runs a command to its end, and returns its output.
 	ask := func(name string, args ...string) string {
 		t.Helper()
 		job := e2e.Start(t, env, name, args...)
@@ -71,7 +72,7 @@ func TestTrainingExample(t *testing.T) {
 	}
 }
 
-// pidOf is the process of a rank of an attached training.
+// pidOf returns the pid of a rank of an attached training.
 func pidOf(t *testing.T, job string, rank int) (pid int) {
 	t.Helper()
 	environments, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -79,7 +80,7 @@ func pidOf(t *testing.T, job string, rank int) (pid int) {
 		t.Fatal(err)
 	}
 	for _, path := range environments {
-		text, _ := os.ReadFile(path) // it may have ended
+		text, _ := os.ReadFile(path) // the process may have ended
 		env := "\x00" + string(text)
 		if strings.Contains(env, "\x00CARILLON_JOB="+job+"\x00") &&
 			strings.Contains(env, fmt.Sprintf("\x00RANK=%d\x00", rank)) {
@@ -93,7 +94,7 @@ func pidOf(t *testing.T, job string, rank int) (pid int) {
 	return 0
 }
 
-// heldUp starts an attached training, in a process group of its own, whose rank 1 sleeps.
+// heldUp starts an attached training, in a process group of its own, in which rank 1 sleeps.
 func heldUp(t *testing.T, name, tapes, threshold, ranks string) (job *e2e.Job, leader int, env []string) {
 	t.Helper()
 	buildLibrary(t)
@@ -106,9 +107,9 @@ func heldUp(t *testing.T, name, tapes, threshold, ranks string) (job *e2e.Job, l
 	return job, job.AwaitPID(`^leader (\d+)$`), env
 }
 
-// TestTrainingIsEnded: ranks of a training are killed that wait for one that sleeps, the first before they count as
-// hung and the next afterwards, and then all at once. No rank that waited is blamed for its end, and the post-mortem
-// tells of all three.
+// TestTrainingIsEnded: ranks of a training that wait for a rank that sleeps are killed, the first before they count as
+// hung, the next one after that, and then all at once. No rank that waited is blamed for the training's end, and the
+// post-mortem reports all three kills.
 func TestTrainingIsEnded(t *testing.T) {
 	t.Parallel()
 	const name = "ended"
@@ -145,15 +146,15 @@ func TestTrainingIsEnded(t *testing.T) {
 	}
 }
 
-// TestTrainingIsKilled: all of a training that hangs is killed at once, with its agent, as by Kubernetes or for want of
-// memory. The post-mortem tells why it hung all the same.
+// TestTrainingIsKilled: all processes of a training that hangs are killed at once, with its agent, as by Kubernetes or
+// for lack of memory. The post-mortem still tells why it hung.
 func TestTrainingIsKilled(t *testing.T) {
 	t.Parallel()
 	const name = "killed"
 	tapes := t.TempDir()
 	job, leader, env := heldUp(t, name, tapes, "1s", "2")
 	job.Await(`rank 1 .* has not entered all_reduce 21 .*verdict\.opened`)
-	for noted := false; !noted; runtime.Gosched() { // beside the line
+	for noted := false; !noted; runtime.Gosched() { // written at the same time as the line
 		log, _ := os.ReadFile(filepath.Join(tapes, name, process.Ledger))
 		noted = bytes.Contains(log, []byte(`"running":[`))
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestUnseen runs programs of which Carillon sees less than all, or nothing: they run as without it, and it is said.
+// TestUnseen runs programs that Carillon sees only in part, or not at all: they run as without it, and Carillon says
+// so.
 func TestUnseen(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -38,7 +39,7 @@ func TestUnseen(t *testing.T) {
 	compile("../fakenccl/programs/traffic.c", "-o", lasting, "-L"+nccl, "-l:libnccl.so.2", "-l:libcudart.so.12",
 		"-Wl,-rpath,"+nccl)
 	const nothing = "no communicator was seen"
-	// Its own file system, as that of the test may ignore the bit.
+	// A separate file system, as that of the test may ignore the bit.
 	setgid := `mount -t tmpfs none /mnt; cp "$0" /mnt/program; chgrp 65534 /mnt/program; chmod g+s /mnt/program
 		exec carillon attach -- /mnt/program processes 2`
 	for name, c := range map[string]struct {
@@ -46,7 +47,7 @@ func TestUnseen(t *testing.T) {
 		command   []string
 		code      int
 		says      string
-		lines     int // that Carillon says
+		lines     int // from Carillon
 		tapes     int
 	}{
 		"all": {nccl, []string{program}, 0, "", 0, 2},

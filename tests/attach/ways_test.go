@@ -11,10 +11,10 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestWaysIn runs programs that destroy a communicator twice, of which they die, and that call NCCL in different ways:
-// as what they are linked with, from a library that is loaded into a scope of its own, and by dlsym. Where its calls
-// come to the library, the program lives, is answered as on a good day, and a line has both call sites; where not, it
-// is told that they don't.
+// TestWaysIn runs programs that destroy a communicator twice, which crashes them, and that call NCCL in different ways:
+// as a library that they are linked with, from a library that is loaded into a scope of its own, and by dlsym. If its
+// calls reach our library, the program survives, gets NCCL's own error, and a line has both call sites; if not, the
+// program is told that they don't.
 func TestWaysIn(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

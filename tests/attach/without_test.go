@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestNCCLTellsOfRanksWithoutTape: of a job that is held up, in which one rank has the library, the agent names another
-// one that doesn't answer NCCL, for as long as it doesn't, and one that has ended.
+// TestNCCLTellsOfRanksWithoutTape: in a job that is held up, in which only one rank has the library, the agent names
+// another rank while that one doesn't answer NCCL's RAS, and one that has ended.
 func TestNCCLTellsOfRanksWithoutTape(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()
@@ -32,7 +32,8 @@ func TestNCCLTellsOfRanksWithoutTape(t *testing.T) {
 		tapes)
 }
 
-// TestNCCLIsNotAsked: a version that is known to crash isn't asked, carillon status says why, and what takes the risk.
+// TestNCCLIsNotAsked: a version that is known to crash isn't asked; carillon status says why, and which flag takes the
+// risk.
 func TestNCCLIsNotAsked(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()
@@ -63,8 +64,8 @@ func TestNCCLIsNotAsked(t *testing.T) {
 	second.Await(fmt.Sprintf(`rank 3 \(\S+, pid %d\) stopped answering`, pids[3]))
 }
 
-// TestNCCLIsAskedWhenItIsQuiet: a question while a communicator is made has crashed jobs. The agent wants to ask, for
-// two ranks have no tape, and does when a split is over for which a rank came late.
+// TestNCCLIsAskedWhenItIsQuiet: asking while a communicator is made has crashed jobs. The agent wants to ask, as two
+// ranks have no tape, and asks after a split for which a rank came late is over.
 func TestNCCLIsAskedWhenItIsQuiet(t *testing.T) {
 	t.Parallel()
 	library, tapes := buildLibrary(t), t.TempDir()
@@ -101,7 +102,7 @@ func TestNCCLIsAskedWhenItIsQuiet(t *testing.T) {
 	}
 	e2e.Start(t, []string{"NCCL_RAS_ADDR=" + trap.Addr().String(), "CARILLON_STALL_THRESHOLD=500ms"},
 		"carillon", "agent", "--tape-dir", tapes)
-	for since := ""; since == ""; { // it waits five seconds for more tapes, and looks each second whether to ask
+	for since := ""; since == ""; { // the agent waits five seconds for tapes, and checks each second whether to ask
 		status := e2e.Start(t, nil, "carillon", "status", tapes)
 		status.ExitCode()
 		since = regexp.MustCompile(`split, for (9\.|\d\d|\d+m)`).FindString(status.Output())
@@ -119,9 +120,9 @@ func TestNCCLIsAskedWhenItIsQuiet(t *testing.T) {
 	}
 }
 
-// without starts a job of four ranks on a version of NCCL, of which rank 0 alone has the library, and a tape below a
-// folder. In the end three wait for an all-reduce that rank 3 doesn't make. Each answers NCCL's RAS at an address of
-// its own, as on a host of its own; ras is the variable with that of rank 0.
+// without starts a job of four ranks on a version of NCCL, in which only rank 0 has the library, and a tape below a
+// folder. In the end three ranks wait for an all-reduce that rank 3 doesn't make. Each rank serves NCCL's RAS at an
+// address of its own, as on a host of its own; ras is the variable with that of rank 0.
 func without(t *testing.T, version, tapes string) (ras string, pids [4]int) {
 	t.Helper()
 	library := buildLibrary(t)
@@ -141,7 +142,7 @@ func without(t *testing.T, version, tapes string) (ras string, pids [4]int) {
 			ras = env[0]
 			env = append(env, "LD_PRELOAD="+library, "CARILLON_TAPE_DIR="+tapes, "CARILLON_JOB=half")
 		}
-		jobs[rank] = e2e.Start(t, env, "sh", "-c", `exec "$0" rank $RANK 4 <>`+input, program) // which has no end
+		jobs[rank] = e2e.Start(t, env, "sh", "-c", `exec "$0" rank $RANK 4 <>`+input, program) // the input has no end
 		if rank == 0 {
 			id = jobs[0].Await(`^id ([0-9a-f]+)$`)[1]
 		}

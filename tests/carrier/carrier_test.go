@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// faultVariable makes the test's binary a rank, and says what befalls rank 1, which carries what rank 0 sends to 3.
+// faultVariable makes the test's binary a rank, and has the fault of rank 1, which carries what rank 0 sends to rank 3.
 const faultVariable = "CARILLONTEST_CARRIER_FAULT"
 
 var faults = map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "killed": syscall.SIGKILL}
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(e2e.Main(m))
 }
 
-// rank is one of two on each of two nodes.
+// rank is one of two ranks on each of two nodes.
 func rank(fault syscall.Signal) error {
 	ctx := context.Background()
 	n, err := node.Start(ctx, node.FromEnv())
@@ -51,7 +51,7 @@ func rank(fault syscall.Signal) error {
 		}
 	}
 	data := make([]byte, 1<<20)
-	for range 300 { // which take far longer than rank 1 needs for its end
+	for range 300 { // this takes far longer than rank 1 needs to end
 		switch world.Rank() {
 		case 0:
 			err = ccl.Send(ctx, world, data, 3)
@@ -75,13 +75,13 @@ func start(t *testing.T, fault, tapes string) *e2e.Job {
 		"carillon", "run", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--", self)
 }
 
-// TestStopped: ranks 0 and 3 exchange messages, with which rank 1 has nothing to do but that its proxy sends them. It
-// alone is named, all others wait for it, and when it goes on, all end well.
+// TestStopped: ranks 0 and 3 exchange messages, in which rank 1's only part is that its proxy sends them. Only rank 1
+// is named, all others wait for it, and when it goes on, all ranks succeed.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()
 	job := start(t, "stopped", tapes)
-	carrier := job.AwaitPID(`"rank 1 \(\S+, pid (\d+)\) stopped \S+ ago: `) // those that wait may come later
+	carrier := job.AwaitPID(`"rank 1 \(\S+, pid (\d+)\) stopped \S+ ago: `) // the waiting ranks may be reported later
 	for said := ""; t.Context().Err() == nil && !strings.Contains(said, "; ranks 0, 2 and 3 wait"); {
 		status := e2e.Start(t, nil, "carillon", "status", tapes)
 		status.ExitCode()
@@ -97,13 +97,14 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestKilled: the errors of both name the rank that was killed, and that of the sender says what it carried.
+// TestKilled: the errors of both ranks name the rank that was killed, and the sender's error says what that rank
+// carried.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	job := start(t, "killed", t.TempDir())
 	const died = `the process of rank 1 of "world" has ended: `
 	job.Await(`^\[0\] .*send \(operation \d+\) .*: ` + died + `.* it carried what`)
-	job.Await(`^\[3\] .*: ` + died) // it may still be in the barrier
+	job.Await(`^\[3\] .*: ` + died) // rank 3 may still be in the barrier
 	if code := job.ExitCode(); code == 0 {
 		t.Error("the job ended well")
 	}

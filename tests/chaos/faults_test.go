@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	repetitions = 12 // three times each rank
+	repetitions = 12 // three times for each rank
 	cables      = 4  // on so many networks at a time: it takes long until a host is given up
 )
 
-// lab is what all jobs share.
+// lab is shared by all jobs.
 type lab struct {
 	receiver *receiver
 	alerts   *alertmanager
 }
 
-// TestFaults does to jobs what happens to jobs. The faults run side by side, each on hosts of its own.
+// TestFaults injects the faults that jobs meet. The faults run in parallel, each on hosts of its own.
 func TestFaults(t *testing.T) {
 	r := newReceiver(t)
 	l := &lab{receiver: r, alerts: newAlertmanager(t, r)}
@@ -35,7 +35,7 @@ func TestFaults(t *testing.T) {
 		name string
 		run  func(*testing.T, *lab)
 	}
-	var faults []fault // those that take longest first
+	var faults []fault // the slowest ones first
 	for i := range cables {
 		faults = append(faults, fault{fmt.Sprint("cable ", i+1), func(t *testing.T, l *lab) { cable(t, l, i+1) }})
 	}
@@ -55,7 +55,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// killed has the kernel kill a rank. Its job ends.
+// killed kills a rank with SIGKILL. Its job ends.
 func killed(t *testing.T, l *lab) {
 	n := newNetwork(t)
 	repeat(t, repetitions, func(i int) time.Duration {
@@ -68,7 +68,7 @@ func killed(t *testing.T, l *lab) {
 	})
 }
 
-// stopped stops a rank, and lets it go on.
+// stopped stops a rank, and lets it continue.
 func stopped(t *testing.T, l *lab) {
 	j := l.start(t, newNetwork(t), "stopped", "")
 	repeat(t, repetitions, func(i int) time.Duration {
@@ -80,7 +80,7 @@ func stopped(t *testing.T, l *lab) {
 	j.end()
 }
 
-// sleeps has a rank not make its calls for a while.
+// sleeps makes a rank delay its calls for a while.
 func sleeps(t *testing.T, l *lab) {
 	j := l.start(t, newNetwork(t), "sleeps", faultSleep)
 	repeat(t, repetitions, func(i int) time.Duration {
@@ -94,7 +94,7 @@ func sleeps(t *testing.T, l *lab) {
 	j.end()
 }
 
-// mismatch has a rank make a call of another size.
+// mismatch makes a rank make a call of another size.
 func mismatch(t *testing.T, l *lab) {
 	n := newNetwork(t)
 	repeat(t, repetitions, func(i int) time.Duration {
@@ -107,7 +107,7 @@ func mismatch(t *testing.T, l *lab) {
 	})
 }
 
-// order has a rank use two communicators in opposite order, for which it and another one wait for each other.
+// order makes a rank use two communicators in the opposite order, so that it and another rank wait for each other.
 func order(t *testing.T, l *lab) {
 	n := newNetwork(t)
 	repeat(t, repetitions, func(i int) time.Duration {
@@ -121,11 +121,11 @@ func order(t *testing.T, l *lab) {
 	})
 }
 
-// cable pulls the cable of a host, and plugs it in again. The other side tells of this one, too, as soon as its cable
-// is back, for the receivers are here: neither can know who is out of whose reach.
+// cable pulls the cable of a host, and plugs it in again. The other side reports this host's ranks, too, as soon as its
+// cable is back, as the receivers are on this side: neither side can know which of them is cut off.
 func cable(t *testing.T, l *lab, number int) {
 	n := newNetwork(t)
-	// or the kernel gives up: most of the time nothing passes
+	// otherwise the kernel gives up: most of the time nothing gets through
 	j := l.start(t, n, fmt.Sprintf("cable-%d", number), "", "CARILLON_KEEPALIVE=10m")
 	there := expected{reason: verdict.RankUnreachable, ranks: []int{0, 1}}
 	j.also = there.fits
@@ -141,9 +141,9 @@ func cable(t *testing.T, l *lab, number int) {
 	j.end()
 }
 
-// loss has both hosts lose 30 % of the packets for a while. The job is slow then, or waits, and goes on; nothing is to
-// be told. TCP's pauses grow with what it took packets to come through before, and the time after which the kernel
-// gives a connection up may count from the first loss: what counts as a stall is longer than either.
+// loss makes both hosts lose 30 % of the packets for a while. The job becomes slow, or waits, and goes on; nothing must
+// be reported. TCP's pauses grow with the time that packets needed before, and the time after which the kernel gives a
+// connection up may count from the first loss: the threshold of a stall is longer than either.
 func loss(t *testing.T, l *lab) {
 	n := newNetwork(t)
 	j := l.start(t, n, "loss", "", "CARILLON_KEEPALIVE=10m",
@@ -162,7 +162,7 @@ func loss(t *testing.T, l *lab) {
 	j.end()
 }
 
-// repeat repeats a fault, and says how long it took to be told.
+// repeat repeats a fault, and logs how long its report took.
 func repeat(t *testing.T, times int, repetition func(i int) time.Duration) {
 	t.Helper()
 	took := make([]time.Duration, times)
@@ -174,7 +174,7 @@ func repeat(t *testing.T, times int, repetition func(i int) time.Duration) {
 		took[times-1].Round(time.Millisecond))
 }
 
-// signals is a fault that is a signal.
+// signals returns a fault that sends a signal.
 func (j *job) signals(rank int, sig syscall.Signal) func() time.Time {
 	return func() time.Time {
 		at := time.Now()

@@ -26,16 +26,16 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// hostile has somebody in the job's network, who hears its packets and doesn't know its secret, send all that he can
-// think of to the ports of its meshes, and to all others. The job doesn't notice.
+// hostile puts an attacker into the job's network, who hears its packets but doesn't know its secret, and who sends all
+// kinds of packets to the ports of its meshes, and to all other ports. The job must not be affected.
 func hostile(t *testing.T, l *lab) {
 	n := newNetwork(t)
-	// Some seconds without a processor, as by a scan of all ports, are no stall here.
+	// A port scan may take the processor for some seconds, which must not count as a stall here.
 	j := l.start(t, n, "hostile", "", "CARILLON_STALL_THRESHOLD=10s", "CARILLON_SLOW_THRESHOLD=10s")
 	meshes := j.meshes()
 	heard := overhear(t, n, meshes, 64)
 	before := j.descriptors()
-	var said [len(j.runs)]int // before
+	var said [len(j.runs)]int // before the attack
 	for i, run := range j.runs {
 		said[i] = len(run.Output())
 	}
@@ -69,7 +69,7 @@ func hostile(t *testing.T, l *lab) {
 	j.end()
 }
 
-// meshes are the addresses of the ranks' meshes, which they write beside their tapes.
+// meshes returns the addresses of the ranks' meshes, which the ranks write beside their tapes.
 func (j *job) meshes() []netip.AddrPort {
 	j.t.Helper()
 	var addrs []netip.AddrPort
@@ -89,16 +89,16 @@ func (j *job) meshes() []netip.AddrPort {
 	return addrs
 }
 
-// packet is one that the meshes sent each other.
+// packet is a packet that the meshes sent each other.
 type packet struct {
 	to   netip.AddrPort
 	body []byte
 }
 
-// overhear listens at the switch until it has heard so many packets to the meshes, and some to each.
+// overhear listens at the switch until it has heard so many packets to the meshes, with some to each.
 func overhear(t *testing.T, n *network, meshes []netip.AddrPort, count int) []packet {
 	t.Helper()
-	// All protocols: what a switch passes on is not for its host's IPv4.
+	// All protocols: packets that a switch forwards are not delivered to its host's IPv4.
 	protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(protocol))
 	if err != nil {
@@ -133,7 +133,7 @@ func overhear(t *testing.T, n *network, meshes []netip.AddrPort, count int) []pa
 	return heard
 }
 
-// datagram reads an IPv4 packet with UDP in it.
+// datagram parses an IPv4 packet that contains UDP.
 func datagram(b []byte) (to netip.AddrPort, body []byte, ok bool) {
 	const ip, udp = 20, 8
 	if len(b) < ip+udp || b[9] != unix.IPPROTO_UDP || b[0] != 0x45 {
@@ -175,7 +175,7 @@ func garbage(t *testing.T, meshes []netip.AddrPort) {
 	})
 }
 
-// spoiled sends what was heard cut short, and with one bit that is another.
+// spoiled sends overheard packets truncated, and with one bit flipped.
 func spoiled(t *testing.T, heard []packet) {
 	send(t, func(yield func(packet) bool) {
 		for _, p := range heard {
@@ -202,7 +202,7 @@ func replayed(t *testing.T, heard []packet) {
 	})
 }
 
-// wrongKey is a member of a job of the same name that has another secret.
+// wrongKey starts a member of a job with the same name but another secret.
 func wrongKey(t *testing.T, n *network, meshes []netip.AddrPort) {
 	self, err := mesh.Self(0, 1)
 	if err != nil {
@@ -227,7 +227,8 @@ func wrongKey(t *testing.T, n *network, meshes []netip.AddrPort) {
 	}
 }
 
-// streams opens many, of which some say nothing, some garbage, some begin a handshake, and some say what was heard.
+// streams opens many connections: some send nothing, some garbage, some begin a handshake, and some replay overheard
+// packets.
 func streams(t *testing.T, meshes []netip.AddrPort, heard []packet) {
 	for _, addr := range meshes {
 		var open []net.Conn
@@ -244,13 +245,13 @@ func streams(t *testing.T, meshes []netip.AddrPort, heard []packet) {
 			case 1:
 				body = make([]byte, 4096)
 				_, _ = rand.Read(body) // never fails
-			case 2: // TLS, of which the longest record is to come
+			case 2: // TLS, announcing the longest record
 				body = []byte{0x16, 0x03, 0x01, 0x40, 0x00, 0x01}
 			}
-			_, _ = c.Write(body) // it may have been closed already
+			_, _ = c.Write(body) // the connection may already be closed
 		}
 		for _, c := range open {
-			_ = c.Close() // or by the other side
+			_ = c.Close() // or the other side has
 		}
 	}
 }
@@ -271,13 +272,13 @@ func scan(n *network, meshes []netip.AddrPort) {
 		for _, port := range ports {
 			c, err := net.DialTimeout("tcp4", net.JoinHostPort(h.addr, strconv.Itoa(port)), time.Second)
 			if err == nil {
-				_ = c.Close() // it is open: that was all
+				_ = c.Close() // an open port was the only aim
 			}
 		}
 	}
 }
 
-// refused is what each rank's mesh has refused, by reason, as its metrics say.
+// refused returns each rank's count of packets that its mesh refused, by reason, from its metrics.
 func (j *job) refused() []map[string]float64 {
 	j.t.Helper()
 	sample := regexp.MustCompile(`(?m)^` + semconv.MetricRASPacketsRefused + `\{.*reason="(\w+)".*\} (\S+)$`)
@@ -294,7 +295,7 @@ func (j *job) refused() []map[string]float64 {
 			j.t.Fatal(err)
 		}
 		body, err := io.ReadAll(answer.Body)
-		_ = answer.Body.Close() // it is read
+		_ = answer.Body.Close() // it has been read
 		if err != nil {
 			j.t.Fatal(err)
 		}
@@ -311,7 +312,7 @@ func (j *job) refused() []map[string]float64 {
 	return all
 }
 
-// dial connects from the host itself: only there are its ranks' health endpoints.
+// dial connects from within the host's network: the health endpoints of its ranks are reachable only there.
 func (h *host) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -329,14 +330,14 @@ func (h *host) dial(ctx context.Context, network, addr string) (net.Conn, error)
 		return nil, err
 	}
 	var d net.Dialer
-	c, err := d.DialContext(ctx, network, addr) // an address, for which the dialer stays on this thread
+	c, err := d.DialContext(ctx, network, addr) // with an address, the dialer stays on this thread
 	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
-		panic(back) // this thread would go on in the other namespace
+		panic(back) // this thread would stay in the other namespace
 	}
 	return c, err
 }
 
-// descriptors counts what each rank has open.
+// descriptors returns the number of open files of each rank.
 func (j *job) descriptors() (open [ranks]int) {
 	j.t.Helper()
 	for rank, pid := range j.pids {
@@ -349,8 +350,8 @@ func (j *job) descriptors() (open [ranks]int) {
 	return open
 }
 
-// freed waits until no rank has more open than before; one may be a look into /proc, or a connection between two
-// meshes.
+// freed waits until no rank has more files open than before; one more may be a read of /proc, or a connection between
+// two meshes.
 func (j *job) freed(before [ranks]int) {
 	j.t.Helper()
 	const few = 4

@@ -15,7 +15,7 @@ import (
 
 const ranks, perHost = 4, 2
 
-// job is one that runs on the two hosts of a network.
+// job is a job on the two hosts of a network.
 type job struct {
 	*lab
 	t    *testing.T
@@ -23,11 +23,11 @@ type job struct {
 	net  *network
 	runs [2]*e2e.Job // a carillon run on each host
 	pids [ranks]int
-	mark struct{ events, alerts int } // what of the receiver's belongs to what was before
-	also func(*told) bool             // whether that may be told beside what is expected; nil: nothing may
+	mark struct{ events, alerts int } // how many of the receiver's events and alerts belong to earlier steps
+	also func(*told) bool             // whether an event may be reported beside the expected ones; nil: none may
 }
 
-// start starts a job and waits until all ranks have made a step.
+// start starts a job, and waits until all ranks have made a step.
 func (l *lab) start(t *testing.T, n *network, name, fault string, env ...string) *job {
 	t.Helper()
 	j := &job{lab: l, t: t, name: name, net: n}
@@ -59,7 +59,7 @@ func (l *lab) start(t *testing.T, n *network, name, fault string, env ...string)
 // run is the launcher of a rank.
 func (j *job) run(rank int) *e2e.Job { return j.runs[rank/perHost] }
 
-// steps is how many steps the job has made, as far as it has said.
+// steps is how many steps the job has made, by its last report.
 func (j *job) steps() int {
 	lines := regexp.MustCompile(`(?m)^\[0\] steps (\d+)$`).FindAllStringSubmatch(j.runs[0].Output(), -1)
 	if len(lines) == 0 {
@@ -76,7 +76,7 @@ func (j *job) moves(steps int) {
 	j.runs[0].Await(fmt.Sprintf(`^\[0\] steps %d$`, (j.steps()+steps+report-1)/report*report))
 }
 
-// errs has the rank do its wrong thing, and returns when it began.
+// errs makes the rank do the wrong thing, and returns when that began.
 func (j *job) errs(rank int) time.Time {
 	j.t.Helper()
 	before := j.faults(rank)

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(inside())
 }
 
-// inside runs the tests in a network namespace of their own, where no bridge or address is in anybody's way.
+// inside runs the tests in a network namespace of their own, so that their bridges and addresses don't collide with
+// others.
 func inside() int {
 	for command, pkg := range map[string]string{"ip": "iproute2", "nft": "nftables", "nsenter": "util-linux"} {
 		if _, err := exec.LookPath(command); err != nil {

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// network is two hosts at a switch, at which the test stands, too.
+// network is two hosts connected by a switch, which the test is connected to as well.
 type network struct {
 	t      *testing.T
 	number int
 	hosts  [2]*host
-	jobs   int // how many were started here
+	jobs   int // how many jobs were started here
 }
 
-// host is a network and a UTS namespace, and a folder.
+// host is a network and a UTS namespace, with a folder.
 type host struct {
 	name, addr string
-	port       string // of the switch: the other end of its cable
+	port       string // on the switch: the other end of the host's cable
 	holder     *exec.Cmd
 	tapes      string
 }
 
 var networks atomic.Int32
 
-// newNetwork makes a network that is there until the test ends.
+// newNetwork makes a network that exists until the test ends.
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	n := &network{t: t, number: int(networks.Add(1))}
@@ -67,7 +67,7 @@ func (n *network) cut(h *host)                { n.ip("link", "set", h.port, "dow
 func (n *network) mend(h *host)               { n.ip("link", "set", h.port, "up") }
 func (n *network) contact(port string) string { return fmt.Sprintf("http://%s:%s", n.addr(254), port) }
 
-// lose has both hosts lose a share of the packets that come to them, in percent.
+// lose makes both hosts lose a share of incoming packets, in percent.
 func (n *network) lose(percent int) {
 	for _, h := range n.hosts {
 		h.command(n.t, "nft", fmt.Sprintf(
@@ -118,7 +118,7 @@ func (n *network) loseNothing() {
 	}
 }
 
-// hold starts the process that keeps the namespaces, and waits until they have their name.
+// hold starts the process that keeps the namespaces alive, and waits until they have their name.
 func (h *host) hold(t *testing.T) {
 	t.Helper()
 	h.holder = exec.Command("sh", "-c", `echo "$0" >/proc/sys/kernel/hostname && echo named && exec sleep infinity`,
@@ -142,7 +142,7 @@ func (h *host) hold(t *testing.T) {
 	}
 }
 
-// enter is what a command begins with that runs on the host.
+// enter returns a command that runs args on the host.
 func (h *host) enter(args ...string) []string {
 	pid := fmt.Sprint(h.holder.Process.Pid)
 	return append([]string{"nsenter", "--net=/proc/" + pid + "/ns/net", "--uts=/proc/" + pid + "/ns/uts", "--"},

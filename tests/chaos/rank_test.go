@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/ones"
 )
 
-// faultVariable makes the test binary a rank of a job, and names the wrong thing that it does when it is told to.
+// faultVariable makes the test binary a rank of a job, and names the wrong thing that the rank does on SIGUSR1.
 const faultVariable = "CHAOS_TEST_FAULT"
 
 // The wrong things that a rank can do.
@@ -24,7 +24,7 @@ const (
 	faultOrder    = "order"    // it uses the two communicators in opposite order
 )
 
-// sizes of the all-reduces, in float32: one that travels as a whole, one that doesn't.
+// sizes of the all-reduces, in float32: one that is sent in one piece, and one that isn't.
 var sizes = []int{256, 1 << 14}
 
 const (
@@ -33,11 +33,11 @@ const (
 )
 
 // runRank is a rank's main. It trains nothing: a step is a few all-reduces over two communicators of all ranks, and a
-// pause in which a real one would compute. SIGUSR1 makes it do the wrong thing from its next step on; after SIGUSR2 a
-// rank that sleeps goes on.
+// pause in place of computing. SIGUSR1 makes the rank do the wrong thing from its next step on; SIGUSR2 ends the sleep
+// of a rank that sleeps.
 //
-// It prints "ready" with its process id once it has made a step, and "fault" with the time in nanoseconds since 1970
-// when it does the wrong thing. Rank 0 prints now and then how many steps it has made.
+// It prints "ready" with its process id after its first step, and "fault" with the time in nanoseconds since 1970 when
+// it does the wrong thing. Rank 0 regularly prints how many steps it has made.
 func runRank(ctx context.Context, fault string) (err error) {
 	t := trainer{fault: fault, begin: make(chan os.Signal, 1), end: make(chan os.Signal, 1)}
 	signal.Notify(t.begin, syscall.SIGUSR1)
@@ -77,7 +77,7 @@ type trainer struct {
 	first, second *ccl.Comm
 }
 
-// step is one step, right or wrong.
+// step makes one step, right or wrong.
 func (t *trainer) step(ctx context.Context) error {
 	comms := []*ccl.Comm{t.first, t.second}
 	sizes := sizes

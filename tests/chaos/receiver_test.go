@@ -19,14 +19,14 @@ import (
 
 const webhookSecret = "what the tests and their jobs know"
 
-// told is an event that came in by webhook.
+// told is an event that arrived by webhook.
 type told struct {
 	bus.Event
 	at      time.Time
 	verdict verdictData
 }
 
-// verdictData is what the tests read of an event's data.
+// verdictData is the part of an event's data that the tests read.
 type verdictData struct {
 	Culprits []struct {
 		Rank int    `json:"rank"`
@@ -48,15 +48,15 @@ func (e *told) culprits() []int {
 	return ranks
 }
 
-// receiver is where webhooks go, and Alertmanager's notifications: it takes what is signed, and keeps it by job.
+// receiver receives webhooks, and Alertmanager's notifications: it accepts signed requests, and stores them by job.
 type receiver struct {
 	port   string
 	mu     sync.Mutex
 	events map[string][]told
 	alerts map[string][]alert
 	seen   map[string]bool // by the webhook's id
-	bad    []string        // what it refused
-	more   chan struct{}   // closed and replaced when an event came
+	bad    []string        // what it has refused
+	more   chan struct{}   // closed and replaced when an event has arrived
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -77,13 +77,13 @@ func newReceiver(t *testing.T) *receiver {
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(l) }) // Close ends it
 	t.Cleanup(func() {
-		_ = server.Close() // nobody sends any more
+		_ = server.Close() // nobody is sending any more
 		served.Wait()
 	})
 	return r
 }
 
-// event takes a CloudEvent.
+// event receives a CloudEvent.
 func (r *receiver) event(w http.ResponseWriter, req *http.Request) {
 	at := time.Now()
 	ev := told{at: at}
@@ -106,7 +106,7 @@ func (r *receiver) event(w http.ResponseWriter, req *http.Request) {
 		r.bad = append(r.bad, err.Error())
 		w.WriteHeader(http.StatusBadRequest)
 		return
-	case !r.seen[id]: // what was answered too late comes again
+	case !r.seen[id]: // an event whose answer came too late is sent again
 		r.seen[id] = true
 		r.events[ev.Job] = append(r.events[ev.Job], ev)
 	}
@@ -114,7 +114,7 @@ func (r *receiver) event(w http.ResponseWriter, req *http.Request) {
 	r.more = make(chan struct{})
 }
 
-// alert takes what Alertmanager notifies of.
+// alert receives a notification of Alertmanager.
 func (r *receiver) alert(w http.ResponseWriter, req *http.Request) {
 	var notification struct {
 		Receiver string  `json:"receiver"`
@@ -136,7 +136,7 @@ func (r *receiver) alert(w http.ResponseWriter, req *http.Request) {
 	r.more = make(chan struct{})
 }
 
-// of is what came about a job so far; more is closed when there is more.
+// of returns what has arrived about a job so far; more is closed when more has arrived.
 func (r *receiver) of(job string) (events []told, alerts []alert, more <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

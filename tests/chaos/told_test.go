@@ -14,7 +14,7 @@ import (
 // patience is how long a test waits for anything before it fails.
 const patience = time.Minute
 
-// expected is what has to be told of a fault.
+// expected is what must be reported about a fault.
 type expected struct {
 	reason verdict.Reason
 	ranks  []int // the culprits
@@ -32,7 +32,7 @@ func (e *expected) fits(ev *told) bool {
 	return ev.Reason == e.reason.String() && slices.Equal(got, e.ranks)
 }
 
-// await waits until what was told since the mark is as it should be.
+// await waits until the events and alerts since the mark satisfy is.
 func (j *job) await(what string, is func([]told, []alert) bool) {
 	j.t.Helper()
 	deadline := time.NewTimer(patience)
@@ -50,8 +50,8 @@ func (j *job) await(what string, is func([]told, []alert) bool) {
 	}
 }
 
-// hurt does something wrong, waits until both receivers have been told what it is, and returns how long it took to be
-// told by webhook. What was told before is forgotten.
+// hurt injects a fault, waits until both receivers have been told the right reason, and returns how long the webhook
+// took. Earlier events are forgotten.
 func (j *job) hurt(want expected, fault func() time.Time) time.Duration {
 	j.t.Helper()
 	events, alerts, _ := j.receiver.of(j.name)
@@ -71,17 +71,17 @@ func (j *job) hurt(want expected, fault func() time.Time) time.Duration {
 	return first.at.Sub(at)
 }
 
-// heals ends the fault; the job goes on, and both receivers are told that it is over.
+// heals ends the fault; the job goes on, and both receivers are told that the fault is over.
 func (j *job) heals(heal func()) {
 	j.t.Helper()
 	heal()
 	j.over()
 	j.moves(10)
-	j.over() // still, and nothing came after it
+	j.over() // still over, and nothing came after it
 }
 
-// over waits until both receivers have been told that everything is over, and looks whether anything was told that was
-// not to be.
+// over waits until both receivers have been told that everything is over, and checks that nothing unexpected was
+// reported.
 func (j *job) over() {
 	j.t.Helper()
 	j.await("over", func(events []told, alerts []alert) bool {
@@ -90,8 +90,8 @@ func (j *job) over() {
 	j.nothingElse()
 }
 
-// gone waits until the webhook's receiver has been told that the job has ended with what was wrong. Whoever is on call
-// is told of that as if it went on, for a while.
+// gone waits until the webhook's receiver has been told that the job has ended with the problem unresolved. To the
+// person on call the problem seems to go on for a while.
 func (j *job) gone() {
 	j.t.Helper()
 	j.await("gone", func(events []told, _ []alert) bool { return closed(events, true) })
@@ -106,7 +106,7 @@ func (j *job) gone() {
 	j.nothingElse()
 }
 
-// closed tells whether all is closed, as unresolved or not.
+// closed tells whether all verdicts are closed, as unresolved or not.
 func closed(events []told, unresolved bool) bool {
 	last := map[string]*told{}
 	for i := range events {
@@ -120,7 +120,7 @@ func closed(events []told, unresolved bool) bool {
 	return true
 }
 
-// firing are the alerts that are not resolved, by their reason and rank.
+// firing returns the alerts that are not resolved, by reason and rank.
 func firing(alerts []alert) map[string]bool {
 	is := map[string]bool{}
 	for i := range alerts {
@@ -130,8 +130,8 @@ func firing(alerts []alert) map[string]bool {
 	return is
 }
 
-// nothingElse fails the test if anything was told that is not part of the first. What one receiver is told the other
-// may be told later: a sender whose cable was pulled tries again after a while.
+// nothingElse fails the test if anything but the first report was reported. One receiver may be told later than the
+// other: a sender whose cable was pulled retries after a while.
 func (j *job) nothingElse() {
 	j.t.Helper()
 	j.await("all that Alertmanager says, by webhook", func(events []told, alerts []alert) bool {
@@ -149,7 +149,7 @@ func (j *job) nothingElse() {
 	})
 }
 
-// quiet fails the test if anything was told.
+// quiet fails the test if anything was reported.
 func (j *job) quiet(what string) {
 	j.t.Helper()
 	events, alerts, _ := j.receiver.of(j.name)
@@ -158,7 +158,7 @@ func (j *job) quiet(what string) {
 	}
 }
 
-// told lists what was told since the mark.
+// told lists all reports since the mark.
 func (j *job) told() string {
 	events, alerts, _ := j.receiver.of(j.name)
 	var b strings.Builder

@@ -10,7 +10,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// Simulated trials don't depend on the machine: they must reach all bars, as more of them do in ras/jobsim/corpus.
+// Simulated trials don't depend on the machine: they must meet all thresholds, as larger numbers of them do in
+// ras/jobsim/corpus.
 func TestSimulated(t *testing.T) {
 	j := e2e.Start(t, nil, "carillon", "corpus", "--why", "--trials", "1")
 	if code := j.ExitCode(); code != 0 {
@@ -18,9 +19,9 @@ func TestSimulated(t *testing.T) {
 	}
 }
 
-// One job of each of these kinds, on a machine that may be busy: all but one must be told rightly, in whatever time,
-// and nobody innocent may be named. The one in which a process is killed may end too soon for anything to be said live.
-// make corpus holds more of them to the bars.
+// One job of each of these kinds, on a machine that may be busy: all but one must be diagnosed correctly, in whatever
+// time, and no innocent rank may be named. The job in which a process is killed may end too soon for a live report.
+// make corpus runs more of them against the thresholds.
 func TestRealProcesses(t *testing.T) {
 	j := e2e.Start(t, nil, "carillon", "corpus", "--why", "--processes", "7", "--ranks", "4", "--kind",
 		"healthy,data loader hangs,kill,late at a split,another call,early destroy,evaluation")

@@ -24,7 +24,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// Variables that make the test's binary a rank of a job, and say what it does, and whether ranks share a GPU.
+// Variables that make the test's binary a rank of a job, with its role, and that make ranks share a GPU.
 const (
 	roleVariable   = "CARILLONTEST_DEVICE_ROLE"
 	sharedVariable = "CARILLONTEST_DEVICE_SHARED"
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 // jobRanks is how many ranks a job has.
 const jobRanks = 3
 
-// fake are the driver's libraries.
+// fake has the paths of the fake driver's libraries.
 var fake struct{ libcuda, kernels string }
 
 func build(dir string) (err error) {
@@ -65,7 +65,7 @@ func build(dir string) (err error) {
 	return err
 }
 
-// rank joins the world on a GPU and makes two all-reduces there. In the second, rank 1 does as its role says.
+// rank joins the world on a GPU and makes two all-reduces there. In the second, rank 1 acts as its role says.
 func rank(role string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -106,7 +106,7 @@ func rank(role string) (err error) {
 		case "absent":
 			<-ctx.Done()
 			return ctx.Err()
-		case "busy", "impatient": // with something that never ends, before the all-reduce on its stream
+		case "busy", "impatient": // with work that never ends on its stream, before the all-reduce
 			flag, err := cuda.Alloc[uint32](c, 1)
 			if err != nil {
 				return err
@@ -128,7 +128,8 @@ func rank(role string) (err error) {
 	return errors.Join(ccl.AllReduceOn(ctx, world, s, b, b, ccl.Sum), world.Wait(patience))
 }
 
-// graph captures two all-reduces, and launches them twice, with one behind them; rank 1 launches them once.
+// graph captures two all-reduces, launches the graph twice, and makes one more all-reduce; rank 1 launches the graph
+// only once.
 func graph(ctx context.Context, c *cuda.Context, world *ccl.Comm, s *cuda.Stream, b cuda.Buffer[int32]) error {
 	sum := func() error { return ccl.AllReduceOn(ctx, world, s, b, b, ccl.Sum) }
 	if err := errors.Join(s.BeginCapture(), sum(), sum()); err != nil {
@@ -164,9 +165,9 @@ func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	for r := range pids {
 		pids[r] = j.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, r))
 	}
-	t.Cleanup(func() { // before the job is ended and its output printed
+	t.Cleanup(func() { // runs before the job is ended and its output printed
 		for _, pid := range pids {
-			if t.Failed() && syscall.Kill(pid, syscall.SIGQUIT) == nil { // it prints what its goroutines do
+			if t.Failed() && syscall.Kill(pid, syscall.SIGQUIT) == nil { // it prints the stacks of its goroutines
 				e2e.AwaitEnd(t, pid)
 			}
 		}
@@ -174,7 +175,7 @@ func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	return j, pids
 }
 
-// await asks until what is said matches an expression.
+// await runs a command until its output matches an expression.
 func await(t *testing.T, expr string, command ...string) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -191,9 +192,9 @@ func await(t *testing.T, expr string, command ...string) {
 	}
 }
 
-// TestNoGPU: a rank that asks for a GPU where there is no driver, or no device, doesn't start, and says why.
+// TestNoGPU: a rank that asks for a GPU without a driver or a device doesn't start, and says why.
 func TestNoGPU(t *testing.T) {
-	broken := t.TempDir() // found before a driver that the machine may have
+	broken := t.TempDir() // found before any driver of the machine
 	if err := os.WriteFile(filepath.Join(broken, "libcuda.so.1"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,8 @@ func TestNoGPU(t *testing.T) {
 	}
 }
 
-// TestHangs: live, and after the job was killed, a rank that did not call is told from one whose stream is busy.
+// TestHangs: live, and after the job was killed, a rank that did not call is distinguished from one whose stream is
+// busy.
 func TestHangs(t *testing.T) {
 	for role, says := range map[string]string{
 		"absent": `not_entered \(certain\).* rank 1 \([^)]*pid %d\) has not entered all_reduce 2 on "world".* ` +
@@ -226,7 +228,7 @@ func TestHangs(t *testing.T) {
 			j, pids := start(t, role, tapes)
 			says := fmt.Sprintf(says, pids[1])
 			await(t, says, "status", tapes)
-			// Until a second after it is said: a tape ends with the process's last sign of life, which may be older.
+			// The report must be a second old: a tape ends with the process's last sign of life, which may be older.
 			await(t, `open for [\d.]+s\b`, "status", tapes)
 			j.Signal(syscall.SIGKILL)
 			for _, pid := range pids {
@@ -237,7 +239,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// TestGivenUp: ranks wait for the same stream, lose their patience, destroy the communicator and exit.
+// TestGivenUp: ranks wait for the same stream, time out, destroy the communicator and exit.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()
@@ -249,7 +251,7 @@ func TestGivenUp(t *testing.T) {
 		`pid %d\) launched all_reduce 2 on "world".* ranks 0 and 2 wait`, pids[1]), "postmortem", tapes)
 }
 
-// TestMismatch: ranks that make different calls on their GPUs end, and are told.
+// TestMismatch: ranks that make different calls on their GPUs fail, and are reported.
 func TestMismatch(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()
@@ -258,21 +260,22 @@ func TestMismatch(t *testing.T) {
 		j.Await(fmt.Sprintf(`^\[%d\] failed: .*does not match.*rank 1 (says broadcast|makes another)`, r))
 	}
 	j.ExitCode()
-	// A rank that was told before it made its own call is no witness of what it would have been.
+	// A rank that got the error before it made its own call is no witness of what that would have been.
 	await(t, `mismatch \((certain|likely)\): .* as number 2 on "world".*rank 1: broadcast`, "postmortem", tapes)
 }
 
-// TestBench: carillon bench measures on GPUs and finds the sums right. It measures NCCL too, or says why it can't. As
-// all that measures it runs beside no other test: fake GPUs take all processors, and a rank that gets none has stopped.
+// TestBench: carillon bench measures on GPUs and finds the sums correct. It measures NCCL, too, or says why it can't.
+// Like every measurement it doesn't run in parallel with other tests: fake GPUs take all processors, and a rank that
+// gets none counts as stopped.
 func TestBench(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "libnccl.so.2")
 	nccl := fakenccl.BuildOn(t, t.TempDir(), "2.28.9", fake.libcuda)
-	// Of a row of the table our figures, and NCCL's.
+	// The figures in a row of the table: ours, and NCCL's.
 	const ours, theirs = `( +\S+ (µs|ms)){4} +\S+ +\S+ (µs|ms) +\S+( +\S+ (µs|ms)){2}`, `( +\S+ (µs|ms) +[0-9.]+){2}`
 	for _, c := range []struct {
 		name, library, ranks, collectives string
 		rows                              []string
-		why                               string // of the line that says why it has no columns for NCCL
+		why                               string // in the line that says why there are no columns for NCCL
 	}{
 		{
 			"NCCL", nccl, "2", "all_reduce", []string{
@@ -286,7 +289,7 @@ func TestBench(t *testing.T) {
 			}, "",
 		},
 		{"no library", none, "2", "all_reduce", []string{`all_reduce +2 +2 +8 B` + ours}, regexp.QuoteMeta(none)},
-		// Each rank sends one element at least.
+		// Each rank sends at least one element.
 		{"shared GPUs", nccl, "3", "all_gather", []string{`all_gather +3 +2 +12 B` + ours}, "3 ranks share 2 GPUs, "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -314,7 +317,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchBeside: what others have measured is put beside the sizes that it is of.
+// TestBenchBeside: other libraries' measurements are shown beside the sizes that they are for.
 func TestBenchBeside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "others.jsonl")
 	const others = `{"library":"PyTorch","collective":"all_reduce","ranks":2,"bytes":64,"graph":{"p50_ns":1000000000}}
@@ -336,7 +339,7 @@ func TestBenchBeside(t *testing.T) {
 	}
 }
 
-// TestBenchGoesOn: when NCCL fails while it is measured, its columns end with the reason, and ours go on.
+// TestBenchGoesOn: when NCCL fails during the measurement, its columns end with the reason, and ours go on.
 func TestBenchGoesOn(t *testing.T) {
 	b := e2e.Start(t, []string{
 		"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2", "FAKECUDA_KERNELS=" + fake.kernels,
@@ -346,7 +349,7 @@ func TestBenchGoesOn(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	for _, line := range []string{
-		`^NCCL: not measured: 64 B: .*unhandled system error`, // once, by whoever saw it first
+		`^NCCL: not measured: 64 B: .*unhandled system error`, // once, from whichever rank saw it first
 		`^ *all_reduce +2 +2 +8 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms)( +\S+ (µs|ms) +[0-9.]+){2} *$`,
 		`^ *all_reduce +2 +2 +64 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms) *$`,
 		`^ *all_reduce +2 +2 +512 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms) *$`,
@@ -357,7 +360,7 @@ func TestBenchGoesOn(t *testing.T) {
 	}
 }
 
-// TestTune: carillon tune writes limits, which programs read.
+// TestTune: carillon tune writes limits, and programs can read them.
 func TestTune(t *testing.T) {
 	environment := []string{
 		"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2", "FAKECUDA_KERNELS=" + fake.kernels,

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// drivers is a folder for the driver of jobs with -gpu.
+// drivers is a folder for the driver that jobs with -gpu use.
 var drivers string
 
 func TestMain(m *testing.M) {
@@ -55,7 +55,7 @@ func learned(t *testing.T, j *e2e.Job) float64 {
 	return accuracy
 }
 
-// weights reads what -weights wrote.
+// weights reads the file that -weights wrote.
 func weights(t *testing.T, path string) []float32 {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -106,12 +106,12 @@ func TestSameWeightsWithAnyNumberOfRanks(t *testing.T) {
 func TestKilledRankIsNamedByTheOthers(t *testing.T) {
 	for name, flags := range map[string][]string{"one node": nil, "two nodes": {"--simulate-nodes", "2"}} {
 		t.Run(name, func(t *testing.T) {
-			// Far more epochs than the test waits for: the kill ends it.
+			// Far more epochs than the test waits for: the kill ends the job.
 			j := job(t, 4, nil, append(flags, "-v", "--linger", "1h"), "-epochs", "1000000")
 			pid := j.AwaitPID(`^carillon: rank 2: pid (\d+)`)
 			j.Await(`^\[0\] epoch +3 of`)
 			e2e.Kill(t, pid, syscall.SIGKILL)
-			// That they end at all is what is tested: the launcher would leave them alone for an hour.
+			// The ranks must end on their own: the launcher would leave them alone for an hour.
 			if code := j.ExitCode(); code != 128+9 {
 				t.Errorf("exit code %d, want %d", code, 128+9)
 			}
@@ -125,7 +125,7 @@ func TestKilledRankIsNamedByTheOthers(t *testing.T) {
 	}
 }
 
-// span is what the console exporter prints of one.
+// span is a span as the console exporter prints it.
 type span struct {
 	Name        string
 	SpanContext struct{ TraceID, SpanID string }
@@ -186,7 +186,7 @@ func TestEveryLifecycleActIsASpan(t *testing.T) {
 		}
 		names[strings.Fields(act)[1]]++
 	}
-	// The world, the nodes' communicator, and the rails': on one node each rank is a rail of its own.
+	// The world, the nodes' communicators, and the rails: on a single node each rank is a rail of its own.
 	want := map[string]int{"ccl.comm.init": 6, "ccl.comm.split": 2, "ccl.comm.destroy": 6}
 	for name, n := range want {
 		if names[name] != n {
@@ -195,7 +195,7 @@ func TestEveryLifecycleActIsASpan(t *testing.T) {
 	}
 }
 
-// spansOf reads the spans that a rank printed.
+// spansOf returns the spans that a rank printed.
 func spansOf(t *testing.T, dir string, rank int) []span {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("*%d*", rank)))
@@ -272,7 +272,7 @@ func TestTapesTellWhatHappened(t *testing.T) {
 }
 
 func TestHealthWhileItTrains(t *testing.T) {
-	// What is asked for is as old as the last snapshot, so that a test asks until it is there.
+	// An answer is as old as the last snapshot, so the test asks until the answer is there.
 	j := job(t, 2, []string{"CARILLON_RAS_MIN_POLL_INTERVAL=off"}, nil, "-epochs", "1000000")
 	url := strings.TrimSuffix(j.Await(`health of rank 0: (http://\S+)`)[1], "/")
 	j.Await(`^\[0\] epoch +2 of`)
@@ -288,7 +288,7 @@ func TestHealthWhileItTrains(t *testing.T) {
 	}
 }
 
-// awaitAnswer asks until the answer says it, for ten seconds.
+// awaitAnswer asks until the answer contains the text, for ten seconds.
 func awaitAnswer(t *testing.T, url, says string) {
 	t.Helper()
 	again, late := time.NewTicker(100*time.Millisecond), time.After(10*time.Second)

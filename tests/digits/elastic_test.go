@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// A job that is long enough for the kills to come while it trains, and short enough to see its end.
+// Long enough for the kills to come during the training, and short enough to await its end.
 const elasticEpochs = "200"
 
 // elastic starts an elastic job, and returns the process ids of its ranks.
@@ -30,7 +30,7 @@ func TestElasticJobOutlivesItsRanks(t *testing.T) {
 		name  string
 		ranks int
 		flags []string
-		kills [][]int // what is killed together, one after the other
+		kills [][]int // each element is killed together, one element after the other
 	}{
 		{"one node", 4, nil, [][]int{{2}}},
 		{"two nodes", 4, []string{"--simulate-nodes", "2"}, [][]int{{2}}},
@@ -59,8 +59,8 @@ func TestElasticJobOutlivesItsRanks(t *testing.T) {
 	}
 }
 
-// checkStory looks for every death, once in the words of the ranks and once in those of the launcher, and for the
-// survivors' epochs.
+// checkStory checks that every death was reported once by the ranks and once by the launcher, and that the survivors'
+// epochs were.
 func checkStory(t *testing.T, output string, ranks int, dead map[int]bool) {
 	t.Helper()
 	said := map[string]int{}
@@ -94,8 +94,7 @@ func checkStory(t *testing.T, output string, ranks int, dead map[int]bool) {
 	}
 }
 
-// A job that may go on without some ranks, and ranks that can't: all that the flag of the launcher changes is who ends
-// them.
+// The launcher may go on without some ranks, but the ranks can't: the launcher's flag only changes what ends them.
 func TestLauncherAloneMakesNoJobElastic(t *testing.T) {
 	j := job(t, 3, nil, []string{"-v", "--min-ranks", "1"}, "-epochs", "1000000")
 	pid := j.AwaitPID(`^carillon: rank 2: pid (\d+)`)
@@ -106,7 +105,7 @@ func TestLauncherAloneMakesNoJobElastic(t *testing.T) {
 	}
 }
 
-// The other way round: ranks that could go on are ended by a launcher that may not.
+// The other way round: ranks that could go on are ended by a launcher without the flag.
 func TestElasticRanksAloneMakeNoJobElastic(t *testing.T) {
 	j := job(t, 3, nil, []string{"-v", "--linger", "0s"}, "-elastic", "-epochs", "1000000")
 	pid := j.AwaitPID(`^carillon: rank 2: pid (\d+)`)

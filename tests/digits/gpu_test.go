@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// build makes the fake driver and its kernels, once; main removes its folder.
+// build makes the fake driver and its kernels, once; TestMain removes its folder.
 var build = sync.OnceValues(func() (kernels string, err error) {
 	if _, err = fakecuda.Build(drivers); err != nil {
 		return "", err
@@ -26,7 +26,7 @@ var build = sync.OnceValues(func() (kernels string, err error) {
 	return fakecuda.BuildKernels(drivers, filepath.Join("..", "..", "kernels", "cuda", "*.cu"))
 })
 
-// gpus are variables with which a process sees n GPUs.
+// gpus returns variables with which a process sees n GPUs.
 func gpus(t *testing.T, n int) []string {
 	t.Helper()
 	kernels, err := build()
@@ -38,7 +38,7 @@ func gpus(t *testing.T, n int) []string {
 	}
 }
 
-// TestSameWeightsOnGPUs: sums on GPUs are those of the host, bit by bit.
+// TestSameWeightsOnGPUs: sums on GPUs equal those on the host, bit for bit.
 func TestSameWeightsOnGPUs(t *testing.T) {
 	const n = 3
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestSameWeightsOnGPUs(t *testing.T) {
 	}
 }
 
-// TestFailingGPU: the GPU does the sums, so that a job whose GPU fails in the middle ends, and says why.
+// TestFailingGPU: the sums are made on the GPU, so a job whose GPU fails in the middle ends, and says why.
 func TestFailingGPU(t *testing.T) {
 	j := job(t, 2, append(gpus(t, 2), "FAKECUDA_FAIL=cuLaunchKernel:719:20"), nil, "-gpu", "-epochs", "3")
 	if code := j.ExitCode(); code == 0 || !strings.Contains(j.Output(), "CUDA_ERROR_LAUNCH_FAILED") {
@@ -94,7 +94,7 @@ func TestKilledRankOnAGPUIsNamed(t *testing.T) {
 	}
 }
 
-// TestNoDriver: every machine finds the empty file before a driver that it may have.
+// TestNoDriver: the empty file is found before any driver of the machine.
 func TestNoDriver(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "libcuda.so.1"), nil, 0o600); err != nil {

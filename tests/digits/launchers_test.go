@@ -9,7 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestForeignLaunchers starts the ranks as other launchers do: with their variables, and nothing of Carillon's.
+// TestForeignLaunchers starts the ranks as other launchers do: with only those launchers' variables, and none of
+// Carillon's.
 func TestForeignLaunchers(t *testing.T) {
 	const size = 3
 	for name, env := range map[string]func(rank int) []string{
@@ -48,15 +49,15 @@ func TestForeignLaunchers(t *testing.T) {
 	}
 }
 
-// TestRestart: a rank dies, all begin anew at the same address, and the job ends well.
+// TestRestart: a rank dies, all ranks start again at the same address, and the job succeeds.
 func TestRestart(t *testing.T) {
 	j := job(t, 3, nil, []string{"--max-restarts", "1", "--linger", "0s"}, "-epochs", "20")
-	e2e.Kill(t, j.AwaitPID(`up in .* \(pid .*?(\d+)\)`), syscall.SIGKILL) // the last; they are a list, or a range
+	e2e.Kill(t, j.AwaitPID(`up in .* \(pid .*?(\d+)\)`), syscall.SIGKILL) // the last pid; they are a list, or a range
 	j.Await(`restart 1 of 1`)
 	learned(t, j)
 }
 
-// TestHalfAPlaceIsNoWorldOfOne: a process that knows its rank or its size, but not both, doesn't go on alone.
+// TestHalfAPlaceIsNoWorldOfOne: a process that knows its rank or the size, but not both, doesn't run as a world of one.
 func TestHalfAPlaceIsNoWorldOfOne(t *testing.T) {
 	for half, missing := range map[string]string{
 		"PMIX_RANK=1": "WORLD_SIZE is not set", "JOB_COMPLETION_INDEX=1": "WORLD_SIZE is not set",

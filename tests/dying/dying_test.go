@@ -23,15 +23,16 @@ var (
 )
 
 const (
-	// soon is within which all ranks must know of a fault, unless making a communicator takes long here.
+	// soon is the time within which all ranks must know of a fault, unless making a communicator takes long on this
+	// machine.
 	soon = 2 * time.Second
-	// patience is for everything else that a round waits for.
+	// patience is for all other waits of a round.
 	patience = 30 * time.Second
 )
 
 const size = 4
 
-// layouts say on which host each rank is.
+// layouts have the host of each rank.
 var layouts = map[string][size]string{
 	"one host":   {"a", "a", "a", "a"},
 	"two hosts":  {"a", "b", "a", "b"},
@@ -69,13 +70,13 @@ func TestAllLearnOfAFault(t *testing.T) {
 	}
 }
 
-// round is one making of a communicator, by real processes.
+// round makes one communicator with real processes.
 type round struct {
 	t      *testing.T
 	phase  string
 	victim int // -1: none
 	fault  fault
-	within time.Duration // of the fault all ranks must know of it
+	within time.Duration // all ranks must know of the fault within this time
 	ranks  []*rank
 }
 
@@ -83,7 +84,7 @@ type rank struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	stderr bytes.Buffer
-	lines  chan said // closed at its end
+	lines  chan said // closed when the rank ends
 }
 
 func newRound(t *testing.T, phase string, hosts [size]string, victim int, f fault, after, arrival time.Duration,
@@ -104,7 +105,7 @@ func newRound(t *testing.T, phase string, hosts [size]string, victim int, f faul
 	for range ids {
 		r.tell(r.next(0, patience).ID)
 	}
-	for i := range r.ranks { // what there is before the fault is made: a rank that dies takes along what it carries
+	for i := range r.ranks { // before the fault is made: a rank that dies loses the messages that it carries
 		if s := r.next(i, patience); s.What != "begins" {
 			r.over()
 			t.Fatalf("rank %d ended before the fault: %s", i, r.ranks[i].stderr.String())
@@ -154,7 +155,7 @@ func (r *round) start(p *part) *rank {
 	return k
 }
 
-// next is the next line of a rank; without a What when its process has ended.
+// next returns the next line of a rank; What is empty if its process has ended.
 func (r *round) next(i int, within time.Duration) said {
 	r.t.Helper()
 	limit := time.NewTimer(within)
@@ -168,7 +169,7 @@ func (r *round) next(i int, within time.Duration) said {
 	}
 }
 
-// end is the last line of a rank, and whether it was told before that its communicator is ready.
+// end returns the last line of a rank, and whether it said before that its communicator is ready.
 func (r *round) end(i int, within time.Duration) (s said, ready bool) {
 	for s = r.next(i, within); s.What == "ready"; s = r.next(i, within) {
 		ready = true
@@ -176,14 +177,14 @@ func (r *round) end(i int, within time.Duration) (s said, ready bool) {
 	return s, ready
 }
 
-// check waits for the fault, and then for all others to learn of it. It ends the round, and returns how long it took
-// the first rank to make the communicator.
+// check waits for the fault, and then for all other ranks to learn of it. It ends the round, and returns how long the
+// first rank took to make the communicator.
 func (r *round) check() time.Duration {
 	r.t.Helper()
 	defer r.over()
 	within, faulty := patience, false
 	if r.victim >= 0 {
-		end, _ := r.end(r.victim, patience) // a dead one says nothing more
+		end, _ := r.end(r.victim, patience) // a dead rank prints nothing more
 		faulty, within = r.fault == killed || end.Failed, r.within
 		if r.t.Failed() {
 			return 0
@@ -199,7 +200,7 @@ func (r *round) check() time.Duration {
 		switch {
 		case r.t.Failed():
 		case end.What == "":
-			err := r.ranks[i].cmd.Wait() // which completes stderr
+			err := r.ranks[i].cmd.Wait() // this completes stderr
 			r.t.Errorf("rank %d ended: %v: %s", i, err, r.ranks[i].stderr.String())
 		case !faulty && end.Code != lifecycle.CodeOK:
 			r.t.Errorf("rank %d failed without a fault: %s", i, end.Text)
@@ -210,15 +211,15 @@ func (r *round) check() time.Duration {
 	return took
 }
 
-// right tells whether a rank was told of the fault, and whose it is.
+// right tells whether a rank was told of the fault, and of the right rank.
 func (r *round) right(end *said) bool {
 	switch {
 	case r.phase == "grow" && end.Code == lifecycle.CodeAbandoned:
-		// Those that join are told by a rank that they meet, which says why it goes.
+		// Ranks that join are told by a rank that they reach, which says why it leaves.
 		return end.Peer == r.victim || strings.Contains(end.Text, fmt.Sprintf("rank %d of", r.victim))
 	case r.fault == ended:
 		return end.Peer == r.victim && end.Code == lifecycle.CodeAbandoned
-	case end.Code == lifecycle.CodeNotJoined: // it died before it came
+	case end.Code == lifecycle.CodeNotJoined: // the victim died before it arrived
 		return end.Peer == r.victim && strings.Contains(end.Text, fmt.Sprintf("rank %d has not arrived;", r.victim))
 	default:
 		return end.Peer == r.victim && end.Code == lifecycle.CodeRankDead

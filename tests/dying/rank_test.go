@@ -20,39 +20,39 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// partVariable makes the test's binary a rank of a round.
+// partVariable makes the test's binary a rank in a round.
 const partVariable = "CARILLONTEST_DYING_PART"
 
-// fault is what befalls the victim while the communicator is made.
+// fault is the fault of the victim while the communicator is made.
 type fault string
 
 const (
 	none   fault = ""
 	killed fault = "killed"   // by SIGKILL
-	ended  fault = "canceled" // its context
+	ended  fault = "canceled" // the victim's context is canceled
 )
 
-// part is what a process does in a round. Of size ranks, the last is excluded from a shrink, and joins in a grow.
+// part is the part of a process in a round. The last of size ranks is excluded from a shrink, and joins in a grow.
 type part struct {
 	Rank, Size int
 	Phase      string
 	Host       string
 	Fault      fault // of this rank
 	After      time.Duration
-	// Arrival is how long ranks wait for one that may have died before it came to where they meet: nobody can know of
-	// its death.
+	// Arrival is how long ranks wait for a rank that may have died before it came to where they meet: nobody can know
+	// of its death.
 	Arrival time.Duration
 }
 
-// said is a line of a rank.
+// said is a line that a rank prints.
 type said struct {
 	What   string        // "id", "begins", "ready" or "end"
 	ID     string        `json:",omitempty"`
-	Took   time.Duration `json:",omitempty"` // of what makes the communicator
+	Took   time.Duration `json:",omitempty"` // how long the making of the communicator took
 	Code   lifecycle.Code
 	Peer   int // the rank of a PeerError; -1 for none
 	Text   string
-	Failed bool // the call failed, and not a barrier afterwards
+	Failed bool // the call failed, rather than a barrier afterwards
 }
 
 func TestMain(m *testing.M) {
@@ -106,10 +106,10 @@ func (p *part) play(ctx context.Context) {
 	}
 	defer func() {
 		untilOver()
-		runtime.KeepAlive(comm) // the others would be told of a leak
+		runtime.KeepAlive(comm) // otherwise the other ranks would be told of a leak
 		runtime.KeepAlive(made)
 	}()
-	call, cancel := context.WithTimeout(ctx, p.Arrival) // so that nobody waits for ever for a rank that never came
+	call, cancel := context.WithTimeout(ctx, p.Arrival) // bounds the wait for a rank that never came
 	defer cancel()
 	switch p.Fault {
 	case none:
@@ -139,7 +139,7 @@ func (p *part) play(ctx context.Context) {
 	if err == nil {
 		say(said{What: "ready", Took: end.Took})
 		if p.Fault == killed {
-			untilOver() // it is about to be
+			untilOver() // the fault is about to happen
 		}
 		err = ccl.Barrier(ctx, made)
 	}
@@ -152,10 +152,10 @@ func (p *part) play(ctx context.Context) {
 	say(end)
 }
 
-// untilOver waits for the end of the round, at which the process is killed.
+// untilOver waits for the end of the round, when the process is killed.
 func untilOver() { _, _ = io.Copy(io.Discard, os.Stdin) }
 
-// id is the next unique id: rank 0 makes it, the others read it. All wait until the round goes on.
+// id returns the next unique id: rank 0 makes it, the others read it. All ranks wait until the round goes on.
 func (p *part) id(rt *ccl.Runtime, in *bufio.Scanner) (id ccl.UniqueID) {
 	if p.Rank == 0 {
 		id, err := rt.NewUniqueID()

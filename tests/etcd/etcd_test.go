@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// start starts an etcd at an address, with TLS if flags name a certificate. It ends with the test. (etcd can't be asked
-// which port it got.)
+// start starts an etcd at an address, with TLS if flags name a certificate, until the test ends. (etcd can't be asked
+// for its port.)
 func start(t *testing.T, addr string, flags ...string) *e2e.Job {
 	t.Helper()
 	program, err := exec.LookPath("etcd")
@@ -47,7 +47,7 @@ func start(t *testing.T, addr string, flags ...string) *e2e.Job {
 	return run
 }
 
-// left are the keys that a job leaves.
+// left returns the keys that a job leaves behind.
 func left(t *testing.T, addr, prefix string) []string {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: time.Minute})
@@ -75,13 +75,13 @@ func newID(t *testing.T) lifecycle.UniqueID {
 	return id
 }
 
-// rank is one more rank of an id.
+// rank returns a rendezvous for one more rank of an id.
 func rank(t *testing.T, addr string, id lifecycle.UniqueID) *etcd.Rendezvous {
 	t.Helper()
 	return dial(t, "etcd://"+addr+"/test", id)
 }
 
-// dial is rank with the whole URL.
+// dial is rank with a whole URL.
 func dial(t *testing.T, url string, id lifecycle.UniqueID) *etcd.Rendezvous {
 	t.Helper()
 	config, err := etcd.ParseURL(url)
@@ -103,10 +103,10 @@ func TestConformance(t *testing.T) {
 		id := newID(t)
 		return rendezvoustest.Site{
 			Rank: func() rendezvous.Rendezvous { return rank(t, addr, id) },
-			Waiting: func(string) int { // each has said one thing, if there is somebody to whom
+			Waiting: func(string) int { // each rank has written one key, if another rank is there to read it
 				under := map[string]int{}
 				prefix := "test/" + lifecycle.RootCommID(id).String() + "/"
-				for _, key := range left(t, addr, prefix) { // at one moment
+				for _, key := range left(t, addr, prefix) { // all at one moment
 					kind, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
 					under[kind]++
 				}
@@ -122,7 +122,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestTwoThatAreRank0: the second one begins a generation of its own, in which both are then.
+// TestTwoThatAreRank0: the second one begins a generation of its own, which both are in then.
 func TestTwoThatAreRank0(t *testing.T) {
 	addr := e2e.FreeAddr(t)
 	start(t, addr)
@@ -143,7 +143,7 @@ func TestTwoThatAreRank0(t *testing.T) {
 	}
 }
 
-// joined is how many ranks have said that they join an exchange, and are there.
+// joined returns how many ranks have announced themselves for an exchange, and are alive.
 func joined(t *testing.T, addr, prefix string) (n int) {
 	t.Helper()
 	for _, key := range left(t, addr, prefix) {
@@ -154,7 +154,7 @@ func joined(t *testing.T, addr, prefix string) (n int) {
 	return n
 }
 
-// TestEtcdThatComesLate, or never.
+// TestEtcdThatComesLate: etcd starts late, or never.
 func TestEtcdThatComesLate(t *testing.T) {
 	addr := e2e.FreeAddr(t)
 	id := newID(t)
@@ -181,7 +181,7 @@ func TestEtcdThatComesLate(t *testing.T) {
 	}
 }
 
-// TestJobOfTwoMachines: two launchers, which know of each other no address, only the etcd.
+// TestJobOfTwoMachines: two launchers know only the etcd, and not each other's addresses.
 func TestJobOfTwoMachines(t *testing.T) {
 	addr := e2e.FreeAddr(t)
 	start(t, addr)
@@ -194,7 +194,7 @@ func TestJobOfTwoMachines(t *testing.T) {
 // jobEnv has the secret of a job of several machines.
 var jobEnv = []string{"CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef"}
 
-// checkJob runs a job of two machines, whose launcher is to say where its ranks meet.
+// checkJob runs a job of two machines, whose launcher must say where its ranks meet.
 func checkJob(t *testing.T, env []string, says string) {
 	t.Helper()
 	var machines []*e2e.Job
@@ -225,7 +225,7 @@ func startRank(t *testing.T, addr string, size, n int) (run *e2e.Job, pid int) {
 	return run, run.AwaitPID(`^pid (\d+)$`)
 }
 
-// TestRankThatDies while it waits: the others learn it from etcd, when its lease has ended.
+// TestRankThatDies: a rank dies while it waits; the others learn it from etcd when the rank's lease has expired.
 func TestRankThatDies(t *testing.T) {
 	addr := e2e.FreeAddr(t)
 	start(t, addr)
@@ -242,7 +242,7 @@ func TestRankThatDies(t *testing.T) {
 	}
 }
 
-// TestRanksThatComeAgain: what is left of a rank that was killed is not in the way of those that are started anew.
+// TestRanksThatComeAgain: the keys of a rank that was killed don't hinder ranks that are started again.
 func TestRanksThatComeAgain(t *testing.T) {
 	addr := e2e.FreeAddr(t)
 	start(t, addr)

@@ -24,11 +24,11 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// credentials are files with a certificate and its key.
+// credentials are the files of a certificate and its key.
 type credentials struct{ cert, key string }
 
-// TestTLS: ranks meet if they and etcd trust each other's certificates. A certificate that is refused is named, and no
-// rank tries until its context ends.
+// TestTLS: ranks meet if they and etcd trust each other's certificates. If a certificate is refused, the error names
+// it, and the rank doesn't retry until its context ends.
 func TestTLS(t *testing.T) {
 	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
 	server := ca.issue("etcd", x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth) // its gateway is a client, too
@@ -126,7 +126,7 @@ func (a *authority) issue(name string, usages ...x509.ExtKeyUsage) credentials {
 	return credentials{a.write(name, "CERTIFICATE", c.Raw), a.write(name+"-key", "PRIVATE KEY", der)}
 }
 
-// sign makes a key and its certificate, signed by the authority; its own is signed by itself.
+// sign makes a key and a certificate for it, signed by the authority, or self-signed for the authority's own.
 func (a *authority) sign(c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	c.SerialNumber = big.NewInt(time.Now().UnixNano())

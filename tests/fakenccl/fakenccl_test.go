@@ -18,7 +18,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")
 
-var out string // where all is built
+var out string // where all programs are built
 
 func TestMain(m *testing.M) {
 	code := func() int {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start runs a program on a version, and returns what it printed, and whether it ended well.
+// start runs a program on a version, and returns its output, and whether it succeeded.
 func start(t *testing.T, version string, env []string, program string, args ...string) (string, bool) {
 	t.Helper()
 	path := fakenccl.Program(t, out, program)
@@ -59,7 +59,7 @@ func code(t *testing.T, version string) int {
 	return number
 }
 
-// A library exports the functions of its version, and their twins.
+// A library exports exactly the functions of its version, and their twins.
 func TestExports(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join("..", "..", "runtime", "attach", "nccl-api.tsv"))
 	if err != nil {
@@ -94,7 +94,7 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// What operations compute, and the life of communicators, on ranks that are threads and processes.
+// Checks the results of operations, and the life of communicators, with ranks that are threads or processes.
 func TestRanks(t *testing.T) {
 	for _, version := range []string{"2.18.1", "2.28.9", "2.31.2"} {
 		for _, program := range []string{"collectives", "life"} {
@@ -109,12 +109,12 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// died says whether signal 11 ended a rank.
+// died tells whether signal 11 ended a rank.
 func died(printed string) bool {
 	return strings.Contains(printed, "killed by signal 11")
 }
 
-// Destroying twice is answered where nobody has used the memory since, and kills where somebody has.
+// A second destroy gets an error if the memory has not been reused, and crashes if it has.
 func TestDestroyedTwice(t *testing.T) {
 	for _, version := range fakenccl.Versions {
 		printed, ok := start(t, version, nil, "double_destroy", "processes", "2")
@@ -128,7 +128,7 @@ func TestDestroyedTwice(t *testing.T) {
 	}
 }
 
-// nccl#1605: a split with an unfinished group job kills before 2.26.2, unless the job's result was asked for first.
+// nccl#1605: before 2.26.2, a split with an unfinished group job crashes, unless the job's result was asked for first.
 func TestSplitUnfinished(t *testing.T) {
 	for _, c := range []struct {
 		version string
@@ -151,7 +151,7 @@ func TestSplitUnfinished(t *testing.T) {
 	}
 }
 
-// profile runs traffic on two nodes with the plug-in that counts, and returns what ranks 0 and 1 counted.
+// profile runs traffic on two nodes with the plug-in that counts, and returns the counts of ranks 0 and 1.
 func profile(t *testing.T, version string, env ...string) (counted, printed string) {
 	t.Helper()
 	env = append(env, "NODES=node", "NCCL_PROFILER_PLUGIN="+fakenccl.Program(t, out, "plugin.so"))
@@ -166,7 +166,7 @@ func profile(t *testing.T, version string, env ...string) (counted, printed stri
 	return strings.Join(lines, ""), printed
 }
 
-// What plug-ins are told, by version and mask: the events, their parents, and how many of each.
+// The events that plug-ins get, by version and mask, with their parents and numbers.
 func TestProfiler(t *testing.T) {
 	const file = "testdata/profiler.txt"
 	var got strings.Builder
@@ -205,8 +205,8 @@ func TestProfiler(t *testing.T) {
 	}
 }
 
-// nccl#1586: before 2.24.3 a proxy that works for another process says that the operation is its own. A plug-in that
-// believes it follows a pointer of that process.
+// nccl#1586: before 2.24.3, a proxy that works for another process says that the operation is of its own process. A
+// plug-in that trusts this dereferences a pointer of the other process.
 func TestForeignContext(t *testing.T) {
 	for _, c := range []struct {
 		version string

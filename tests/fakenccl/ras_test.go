@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// held is a job that stays as it is until end.
+// held is a job that stays as it is until end is called.
 type held struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -55,7 +55,7 @@ func hold(t *testing.T, version string, env ...string) *held {
 	return h
 }
 
-// pids are those of the ranks, once all are held.
+// pids returns the pids of the ranks, once all are held.
 func (h *held) pids() [4]int {
 	h.t.Helper()
 	var pids [4]int
@@ -70,7 +70,7 @@ func (h *held) pids() [4]int {
 	return pids
 }
 
-// end lets the job end, and returns what it printed meanwhile, and whether it ended well.
+// end lets the job end, and returns its output since then, and whether it succeeded.
 func (h *held) end() (string, bool) {
 	h.t.Helper()
 	h.input.Close()
@@ -81,7 +81,7 @@ func (h *held) end() (string, bool) {
 	return string(printed), h.cmd.Wait() == nil
 }
 
-// dial connects to one of the job's processes, once there is one that listens.
+// dial connects to one of the job's processes, once one is listening.
 func (h *held) dial() net.Conn {
 	h.t.Helper()
 	for {
@@ -95,8 +95,8 @@ func (h *held) dial() net.Conn {
 	}
 }
 
-// ask returns the answer to the commands, or what there was when the connection broke. A process that is stopped
-// doesn't answer: another one is asked then.
+// ask returns the answer to the commands, or the part that arrived before the connection broke. A process that is
+// stopped doesn't answer; then another one is asked.
 func (h *held) ask(commands ...string) string {
 	h.t.Helper()
 	for {
@@ -130,8 +130,8 @@ func communicators(answer string) ([]communicator, error) {
 	return status.Communicators, err
 }
 
-// A status tells of all communicators, also of those that the process that answers isn't in, and of a stopped process:
-// in JSON that lacks a comma before 2.29.2.
+// A status covers all communicators, including those that the answering process isn't in, and a stopped process. Before
+// 2.29.2 its JSON lacks a comma for that process.
 func TestStatus(t *testing.T) {
 	for version, valid := range map[string]bool{"2.28.9": false, "2.31.2": true} {
 		job := hold(t, version)
@@ -167,7 +167,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A rank that skipped an operation is told.
+// A rank that skipped an operation is reported.
 func TestStatusOfMismatch(t *testing.T) {
 	job := hold(t, "2.28.9", "SKIP=1")
 	pids := job.pids()
@@ -181,7 +181,7 @@ func TestStatusOfMismatch(t *testing.T) {
 	}
 }
 
-// nccl#1669: a status while a communicator is made kills before 2.27.3.
+// nccl#1669: before 2.27.3, a status while a communicator is made crashes the process.
 func TestPolledInit(t *testing.T) {
 	for version, dies := range map[string]bool{"2.24.3": true, "2.26.5": true, "2.27.3": false, "2.31.2": false} {
 		job := hold(t, version, "LATE=1")
@@ -196,12 +196,12 @@ func TestPolledInit(t *testing.T) {
 	}
 }
 
-// Who monitors is told of a process that dies, by any of the others.
+// A monitor is told of a process that dies, by any of the others.
 func TestMonitor(t *testing.T) {
 	job := hold(t, "2.31.2", "SURVIVE=1")
 	pids := job.pids()
 	var monitors []*bufio.Reader
-	for range 16 { // so many that some are with others than the one that dies
+	for range 16 { // so many that some connect to processes other than the one that dies
 		conn := job.dial()
 		defer conn.Close()
 		fmt.Fprint(conn, "CLIENT PROTOCOL 2\nMONITOR lifecycle\n")

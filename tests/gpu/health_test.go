@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// patience bounds what must happen at once, and may have to wait for a GPU that starts.
+// patience bounds what should happen at once, but may have to wait for a GPU that starts up.
 const patience = 30 * time.Second
 
 // watch starts a Monitor of all GPUs and waits until it has read them.
@@ -83,7 +83,7 @@ func TestGPUsTellHowTheyAre(t *testing.T) {
 	}
 }
 
-// TestWatchingCostsNothing measures the processor time of ten seconds in which nothing happens, and of readings.
+// TestWatchingCostsNothing measures the processor time of ten idle seconds, and of readings.
 func TestWatchingCostsNothing(t *testing.T) {
 	m, _ := watch(t)
 	const idle = 10 * time.Second
@@ -108,7 +108,8 @@ func TestWatchingCostsNothing(t *testing.T) {
 	t.Logf("1000 times from the cache: %v", time.Since(began))
 }
 
-// TestTwoWatch has two Monitors in one process, as two nodes are: of two waits at a time, NVML makes one spin.
+// TestTwoWatch runs two Monitors in one process, as two nodes do: with two waits at a time, NVML makes one of them
+// spin.
 func TestTwoWatch(t *testing.T) {
 	watch(t)
 	watch(t)
@@ -131,7 +132,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestAnXidArrives lets another process write where there is no memory, and waits for the driver to say so.
+// TestAnXidArrives makes another process write to unmapped memory, and waits for the driver to report it.
 func TestAnXidArrives(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "fault")
 	if out, err := exec.CommandContext(t.Context(), "nvcc", "-o", program,

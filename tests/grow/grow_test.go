@@ -15,14 +15,14 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// Variables that make the test's binary a process of a job: a member from the start, or one that joins later, with the
-// id in joinVariable.
+// Variables that make the test's binary a process of a job: a member from the start, or a rank that joins later, with
+// the id in joinVariable.
 const (
 	memberVariable = "CARILLONTEST_GROW_MEMBER"
 	joinVariable   = "CARILLONTEST_GROW_JOIN"
 )
 
-// newSize is how many ranks there are after the growth, and giveUp how long impatient members wait for them.
+// newSize is the number of ranks after the growth, and giveUp how long impatient members wait for the growth.
 const (
 	newSize = 3
 	giveUp  = 2 * time.Second
@@ -48,7 +48,7 @@ func exitCode(err error) int {
 	return 0
 }
 
-// asRank runs a rank with a node of its own.
+// asRank runs a rank on a node of its own.
 func asRank(run func(context.Context, *node.Node, string) error, value string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -60,7 +60,7 @@ func asRank(run func(context.Context, *node.Node, string) error, value string) (
 	return run(ctx, n, value)
 }
 
-// member is a rank of the world that grows. Rank 0 makes the id and prints it, for the test to carry to the newcomer.
+// member is a rank of the world that grows. Rank 0 makes the id and prints it; the test passes it to the newcomer.
 func member(ctx context.Context, n *node.Node, value string) error {
 	world, err := n.Runtime().World(ctx)
 	if err != nil {
@@ -89,13 +89,13 @@ func member(ctx context.Context, n *node.Node, value string) error {
 		if errors.As(err, &peer) {
 			fmt.Printf("misses rank %d\n", peer.Rank)
 		}
-		return errors.Join(err, work(ctx, world)) // the parent is as it was
+		return errors.Join(err, work(ctx, world)) // the parent is unchanged
 	}
 	defer grown.Close()
 	return errors.Join(work(ctx, grown), work(ctx, world), grown.Destroy(ctx), world.Destroy(ctx))
 }
 
-// newcomer joins with the id that it got.
+// newcomer joins with the id that it was given.
 func newcomer(ctx context.Context, n *node.Node, value string) error {
 	var id ccl.UniqueID
 	if err := id.UnmarshalText([]byte(value)); err != nil {
@@ -109,7 +109,7 @@ func newcomer(ctx context.Context, n *node.Node, value string) error {
 	return errors.Join(work(ctx, grown), grown.Destroy(ctx))
 }
 
-// work sums something over all ranks, enough to go through the transports in pieces.
+// work sums an array over all ranks that is large enough to be sent in pieces.
 func work(ctx context.Context, c *ccl.Comm) error {
 	numbers := make([]float32, 100_000)
 	for i := range numbers {
@@ -128,7 +128,7 @@ func work(ctx context.Context, c *ccl.Comm) error {
 	return nil
 }
 
-// members starts two processes that are to grow to three, and returns the id that rank 0 printed.
+// members starts two processes that are to grow to three ranks, and returns the id that rank 0 printed.
 func members(t *testing.T, patience string, flags ...string) (*e2e.Job, string) {
 	t.Helper()
 	args := append([]string{"run", "-n", strconv.Itoa(newSize - 1), "--linger", "1m"}, flags...)
@@ -162,13 +162,13 @@ func TestNewcomerThatNeverComesIsNamed(t *testing.T) {
 	}
 	for rank := range newSize - 1 {
 		j.Await(fmt.Sprintf(`^\[%d\] misses rank 2$`, rank))
-		// Once before the growth, and once after it failed: the parent is as it was.
+		// Once before the growth, and once after it failed: the parent is unchanged.
 		j.Await(fmt.Sprintf(`(?s)\[%d\] misses rank 2\n.*^\[%d\] rank %d of 2 is right$`, rank, rank, rank))
 	}
 }
 
 func TestNewcomerThatDiesIsNamed(t *testing.T) {
-	// However far it has come by then: the members wait no longer than they want to.
+	// The members stop waiting after giveUp, however far the newcomer has come by then.
 	j, id := members(t, "impatient")
 	third := e2e.Start(t, []string{joinVariable + "=" + id}, os.Args[0])
 	third.Signal(syscall.SIGKILL)

@@ -10,10 +10,10 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// soon has a hang announced and reported early, and reported again while a test waits.
+// soon makes hangs be announced and reported early, and reported again while a test waits.
 var soon = []string{"CARILLON_SLOW_THRESHOLD=200ms", "CARILLON_STALL_THRESHOLD=500ms"}
 
-// TestHang looks at an all-reduce while one rank has not made the call, and when it has.
+// TestHang looks at an all-reduce while one rank has not made the call, and after it has.
 func TestHang(t *testing.T) {
 	j := Start(t)
 	const job = "hang"
@@ -21,7 +21,7 @@ func TestHang(t *testing.T) {
 	run, pids := startRole(t, "late", job, "(?:is late|makes the call)$", append(j.Env("http/protobuf"), soon...),
 		"--tape-dir", t.TempDir())
 
-	// While it hangs: each rank that is in the call has announced it, and says again and again that it waits.
+	// While it hangs, each rank that is in the call has announced it, and repeatedly reports that it waits.
 	started := byRankBut(t, one(t, await(j, job, "ccl.all_reduce (started)", 3)), "ccl.all_reduce (started)")
 	found := j.Await(Query{Operation: "ccl.stall", Tags: map[string]string{"ccl.job": job, "error": "true"}},
 		func(traces []Trace) error {
@@ -55,7 +55,7 @@ func TestHang(t *testing.T) {
 		}
 	}
 
-	// Then it goes on.
+	// Then the all-reduce goes on.
 	ended := time.Now()
 	e2e.Kill(t, pids[missing], syscall.SIGUSR1)
 	if code := run.ExitCode(); code != 0 {
@@ -80,7 +80,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// awaitOps waits for the all-reduce's spans of n ranks beside the missing one, which was quick and may have one or not.
+// awaitOps waits for the all-reduce's spans of n ranks other than the missing one, which was quick and may lack a span.
 func awaitOps(j *Jaeger, job string, n int) []Trace {
 	j.t.Helper()
 	return j.Await(Query{Operation: "ccl.all_reduce", Tags: map[string]string{"ccl.job": job}},
@@ -100,7 +100,7 @@ func awaitOps(j *Jaeger, job string, n int) []Trace {
 		})
 }
 
-// byRankBut is byRank for all ranks of four but the missing one, which may have such a span, too.
+// byRankBut is byRank for all ranks of four except the missing one, which may have such a span, too.
 func byRankBut(t *testing.T, tr *Trace, name string) []*Span {
 	t.Helper()
 	spans := make([]*Span, 4)
@@ -120,7 +120,7 @@ func byRankBut(t *testing.T, tr *Trace, name string) []*Span {
 	return spans
 }
 
-// checkStall checks a span that tells of a stall: it is an error that lasts since the operation began.
+// checkStall checks the span of a stall: it is an error that has lasted since the operation began.
 func checkStall(t *testing.T, s, started *Span, began time.Time) {
 	t.Helper()
 	switch {
@@ -137,7 +137,7 @@ func checkStall(t *testing.T, s, started *Span, began time.Time) {
 	}
 }
 
-// number is an attribute that is one.
+// number returns an attribute that is a number.
 func number(t *testing.T, s *Span, key string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s.Tags[key])

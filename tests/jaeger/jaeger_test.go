@@ -19,9 +19,9 @@ const (
 	tool = "github.com/jaegertracing/jaeger/cmd/all-in-one"
 	// maxTraces bounds what Jaeger keeps; a test makes far fewer.
 	maxTraces = "10000"
-	// patience is how long a test waits for Jaeger to be ready, or to show what was sent to it.
+	// patience is how long a test waits for Jaeger to be ready, or to show spans that were sent to it.
 	patience = 30 * time.Second
-	// interval is how often it is asked meanwhile.
+	// interval is the time between two queries.
 	interval = 50 * time.Millisecond
 )
 
@@ -31,8 +31,8 @@ type Jaeger struct {
 	query, otlpHTTP, otlpGRPC string // host:port
 }
 
-// Start builds Jaeger where it is not built yet, starts it on free ports of the loopback address, and waits until it
-// says that it is ready. It ends with the test.
+// Start builds Jaeger if necessary, starts it on free ports of the loopback address, and waits until it says that it is
+// ready. Jaeger ends with the test.
 func Start(t *testing.T) *Jaeger {
 	t.Helper()
 	program, err := build()
@@ -53,7 +53,7 @@ func Start(t *testing.T) *Jaeger {
 	return j
 }
 
-// build returns the path of Jaeger's program. The go command builds it once, which takes minutes, and keeps it.
+// build returns the path of Jaeger's program. The go command builds it once, which takes minutes, and caches it.
 func build() (string, error) {
 	root, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -71,7 +71,7 @@ func build() (string, error) {
 }
 
 // Env is the environment of a process that sends its spans to this Jaeger by OTLP, over "http/protobuf" or "grpc", soon
-// after they are made. All else that OTEL_* variables of the test's own environment could say is unsaid.
+// after they are made. It has none of the OTEL_* variables of the test's own environment.
 func (j *Jaeger) Env(protocol string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -85,6 +85,6 @@ func (j *Jaeger) Env(protocol string) []string {
 	}
 	return append(env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL="+protocol,
 		"OTEL_TRACES_EXPORTER=otlp",
-		"OTEL_METRICS_EXPORTER=none", // Jaeger takes traces only
+		"OTEL_METRICS_EXPORTER=none", // Jaeger accepts only traces
 		"OTEL_LOGS_EXPORTER=none")
 }

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(e2e.Main(m))
 }
 
-// byRank checks that each of n ranks has one span of that name in the trace, and returns them in the ranks' order.
+// byRank checks that each of n ranks has one span of that name in the trace, and returns the spans in rank order.
 func byRank(t *testing.T, tr *Trace, name string, n int) []*Span {
 	t.Helper()
 	spans := make([]*Span, n)
@@ -35,7 +35,7 @@ func byRank(t *testing.T, tr *Trace, name string, n int) []*Span {
 	return spans
 }
 
-// spans counts the spans of that name in traces, for conditions to wait for.
+// spans counts the spans of that name in traces; it is used in conditions.
 func spans(traces []Trace, name string) int {
 	n := 0
 	for i := range traces {
@@ -44,7 +44,7 @@ func spans(traces []Trace, name string) int {
 	return n
 }
 
-// await waits for so many spans of that name, of one job.
+// await waits for n spans of that name in one job.
 func await(j *Jaeger, job, name string, n int) []Trace {
 	j.t.Helper()
 	return j.Await(Query{Operation: name, Tags: map[string]string{"ccl.job": job}}, func(traces []Trace) error {
@@ -55,7 +55,7 @@ func await(j *Jaeger, job, name string, n int) []Trace {
 	})
 }
 
-// one is the only trace of a list.
+// one returns the only trace of a list.
 func one(t *testing.T, traces []Trace) *Trace {
 	t.Helper()
 	if len(traces) != 1 {
@@ -64,14 +64,14 @@ func one(t *testing.T, traces []Trace) *Trace {
 	return &traces[0]
 }
 
-// of is the traces of one communicator's acts: those of its name.
+// of returns the traces of acts on the communicator with that name.
 func of(traces []Trace, comm string) []Trace {
 	return slices.DeleteFunc(slices.Clone(traces),
 		func(tr Trace) bool { return tr.Spans[0].Tags["ccl.comm.name"] != comm })
 }
 
-// checkAct checks what every act of all ranks looks like: rank 0's span is the root and the others' parent, and each
-// is announced.
+// checkAct checks what acts of all ranks have in common: rank 0's span is the root and the parent of the others, and
+// each is announced.
 func checkAct(t *testing.T, tr *Trace, name, job string, n int) []*Span {
 	t.Helper()
 	acts := byRank(t, tr, name, n)
@@ -96,7 +96,7 @@ func checkAct(t *testing.T, tr *Trace, name, job string, n int) []*Span {
 		case s.Tags["ccl.rank"] != "":
 			below = acts[i]
 			fallthrough
-		default: // a communicator's birth, whose ranks were not given yet, announces itself below the root
+		default: // a communicator's init, whose ranks were not known yet, is announced below the root
 			if s.Parent() != below.SpanID {
 				t.Errorf("announcement %s of rank %d stands below %s, want %s", s.SpanID, i, s.Parent(), below.SpanID)
 			}
@@ -109,7 +109,7 @@ func checkAct(t *testing.T, tr *Trace, name, job string, n int) []*Span {
 	return acts
 }
 
-// TestJobOfFourProcesses looks at the life of a job's communicators, over both of OTLP's protocols.
+// TestJobOfFourProcesses checks the spans of a job's communicators, over both of OTLP's protocols.
 func TestJobOfFourProcesses(t *testing.T) {
 	for _, protocol := range []string{"http/protobuf", "grpc"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestJobOfFourProcesses(t *testing.T) {
 	}
 }
 
-// checkPhases checks that an init's phases follow one another within it.
+// checkPhases checks that an init's phases follow one after the other within the init.
 func checkPhases(t *testing.T, tr *Trace, init *Span) {
 	t.Helper()
 	at := init.Start()
@@ -166,7 +166,7 @@ func checkPhases(t *testing.T, tr *Trace, init *Span) {
 		if i < 0 {
 			t.Fatalf("no phase %s below %s:\n%v", phase, init.SpanID, tr)
 		}
-		// Jaeger's times are cut to microseconds.
+		// Jaeger's times are truncated to microseconds.
 		if s := tr.Spans[i]; s.StartTime < at.UnixMicro()-1 || s.End().After(init.End().Add(2000)) {
 			t.Errorf("phase %s from %v to %v, after %v and before %v expected",
 				phase, s.Start(), s.End(), at, init.End())
@@ -176,7 +176,7 @@ func checkPhases(t *testing.T, tr *Trace, init *Span) {
 	}
 }
 
-// checkChild checks that a split and the birth of what it made link to each other's life.
+// checkChild checks that a split and the init of its child link to each other.
 func checkChild(t *testing.T, births []Trace, split, parentInit *Span) {
 	t.Helper()
 	id := split.Tags["ccl.split.child.id"]
@@ -195,11 +195,11 @@ func checkChild(t *testing.T, births []Trace, split, parentInit *Span) {
 	}
 }
 
-// skew is how Jaeger complains of clocks.
+// skew matches Jaeger's warning about clocks.
 var skew = regexp.MustCompile(`^clock skew adjustment disabled`)
 
-// checkNoWarnings checks that Jaeger finds nothing to complain of. That ranks began an act before rank 0 did is no
-// skew of clocks; this Jaeger knows hosts by an attribute that OpenTelemetry doesn't have, and can't tell.
+// checkNoWarnings checks that Jaeger has no warnings. That ranks began an act before rank 0 did is no clock skew; this
+// Jaeger identifies hosts by an attribute that OpenTelemetry doesn't have, and so can't tell.
 func checkNoWarnings(t *testing.T, traces []Trace) {
 	t.Helper()
 	for _, tr := range traces {

@@ -12,13 +12,13 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestKilledRank looks for what a rank was in when SIGKILL ended it, which only its tape knows.
+// TestKilledRank looks for the operation that a rank was in when SIGKILL ended it, which only its tape has.
 func TestKilledRank(t *testing.T) {
 	j := Start(t)
 	const job, killed = "killed", 1
 	tapes := t.TempDir()
 	began := time.Now()
-	env := append(j.Env("http/protobuf"), "CARILLON_TAPE_DIR="+tapes, // and nothing is sent before the end:
+	env := append(j.Env("http/protobuf"), "CARILLON_TAPE_DIR="+tapes, // nothing is sent before the end:
 		"OTEL_BSP_SCHEDULE_DELAY=3600000", "CARILLON_SLOW_THRESHOLD=1ms", "CARILLON_STALL_THRESHOLD=1h")
 	run, pids := startRole(t, "late", job, "(?:is late|makes the call)$", env, "--linger", "1m")
 	inTheCall(j, run, killed)
@@ -36,16 +36,16 @@ func TestKilledRank(t *testing.T) {
 		t.Errorf("it was in it from %v to %v; the job began at %v, and was dead at %v", last.Start(), last.End(),
 			began, ended)
 	}
-	// What it did before arrives, too: it was killed before its spans were sent.
+	// Its earlier spans arrive, too: it was killed before it had sent them.
 	checkAct(t, one(t, await(j, job, "ccl.comm.init", 4)), "ccl.comm.init", job, 4)
 
 	export(t, j, tapes, job, `sent 0 spans of 0 processes`)
-	export(t, j, tapes, job, `sent [1-9]\d* spans of 4 processes`, "--all") // Jaeger knows a span that it has
+	export(t, j, tapes, job, `sent [1-9]\d* spans of 4 processes`, "--all") // Jaeger drops duplicate spans
 	awaitOps(j, job, 3)
 }
 
-// TestKilledRankThatHadSent: what Jaeger had taken before a rank was killed is not sent again, and what the rank was in
-// is.
+// TestKilledRankThatHadSent: spans that Jaeger had received before a rank was killed are not sent again; the operation
+// that the rank was in is.
 func TestKilledRankThatHadSent(t *testing.T) {
 	j := Start(t)
 	const job, killed = "sent", 1
@@ -60,7 +60,7 @@ func TestKilledRankThatHadSent(t *testing.T) {
 	awaitOps(j, job, 3)
 }
 
-// inTheCall waits until a rank is in the call that another one doesn't make.
+// inTheCall waits until a rank is in the call that the missing rank doesn't make.
 func inTheCall(j *Jaeger, run *e2e.Job, rank int) {
 	health := run.Await(fmt.Sprintf(`^\[%d\] pid \d+ health (\S+)$`, rank))[1]
 	j.poll("the rank to be in the call", func(ctx context.Context) error {
@@ -79,7 +79,7 @@ func inTheCall(j *Jaeger, run *e2e.Job, rank int) {
 	})
 }
 
-// kill kills a rank, and lets the others go on, with what the dead one had sent or without.
+// kill kills a rank, and lets the others go on.
 func kill(t *testing.T, run *e2e.Job, pids []int, rank int) {
 	t.Helper()
 	e2e.Kill(t, pids[rank], syscall.SIGKILL)
@@ -89,7 +89,7 @@ func kill(t *testing.T, run *e2e.Job, pids []int, rank int) {
 	}
 }
 
-// export has the post-mortem send what is left on the tapes, and wants it to say so.
+// export makes the post-mortem send the spans that are left on the tapes, and checks what it prints.
 func export(t *testing.T, j *Jaeger, tapes, job, says string, flags ...string) {
 	t.Helper()
 	post := e2e.Start(t, j.Env("http/protobuf"), "carillon",

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDoubleDestroy looks for the mistake beside the act that made it one.
+// TestDoubleDestroy looks for the mistake beside the act that made it a mistake.
 func TestDoubleDestroy(t *testing.T) {
 	j := Start(t)
 	run, _ := startRole(t, "twice", "twice", "has destroyed it twice", j.Env("http/protobuf"), "--tape-dir",
@@ -16,7 +16,7 @@ func TestDoubleDestroy(t *testing.T) {
 	}
 	checkDoubleDestroy(t, one(t, await(j, "twice", "ccl.comm.destroy", 2*4)))
 
-	// What a person asks for who looks for errors.
+	// The query of a person who looks for errors.
 	found := j.Await(Query{Tags: map[string]string{"error": "true", "error.type": "destroyed"}},
 		func(traces []Trace) error {
 			if len(traces) != 1 {
@@ -27,8 +27,8 @@ func TestDoubleDestroy(t *testing.T) {
 	checkNoWarnings(t, found)
 }
 
-// checkDoubleDestroy checks that each of four ranks has destroyed a communicator, and then made the mistake of doing
-// it again.
+// checkDoubleDestroy checks that each of four ranks has destroyed a communicator, and then has made the mistake of
+// destroying it again.
 func checkDoubleDestroy(t *testing.T, tr *Trace) {
 	t.Helper()
 	for rank := range 4 {

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// Service is the service that ranks call themselves unless they are told otherwise.
+// Service is the service name of ranks unless another one is set.
 const Service = "carillon"
 
-// Query is what to look for, as the fields of Jaeger's search page.
+// Query is a search, with fields like those of Jaeger's search page.
 type Query struct {
 	Operation string
 	Tags      map[string]string // of the span or of its process
 }
 
-// Await asks Jaeger for the traces that match q, again and again until enough says nil: its error is what they lack.
-// It returns them, with all their spans, oldest first. When patience ends, the test fails with that error and with
-// what Jaeger had.
+// Await queries Jaeger for the traces that match q until enough returns nil: its error says what is missing. It returns
+// the traces with all their spans, oldest first. When patience ends, the test fails with that error and with the traces
+// that Jaeger had.
 func (j *Jaeger) Await(q Query, enough func([]Trace) error) []Trace {
 	j.t.Helper()
 	values := url.Values{"service": {Service}, "limit": {"1000"}}
@@ -58,7 +58,7 @@ func (j *Jaeger) Await(q Query, enough func([]Trace) error) []Trace {
 	return traces
 }
 
-// poll asks until the answer is nil. When patience ends, the test fails with the last answer.
+// poll calls ask until it returns nil. When patience ends, the test fails with the last error.
 func (j *Jaeger) poll(what string, ask func(ctx context.Context) error) {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeout(j.t.Context(), patience)
@@ -82,7 +82,7 @@ func (j *Jaeger) poll(what string, ask func(ctx context.Context) error) {
 	}
 }
 
-// get asks by HTTP, and decodes the answer's JSON unless into is nil.
+// get makes an HTTP request, and decodes the JSON answer unless into is nil.
 func get(ctx context.Context, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func get(ctx context.Context, url string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// Trace is a trace as Jaeger's HTTP API tells it.
+// Trace is a trace as Jaeger's HTTP API returns it.
 type Trace struct {
 	TraceID   string
 	Spans     []*Span // by start
@@ -118,16 +118,16 @@ type Span struct {
 	References                     []Reference
 	StartTime, Duration            int64 // microseconds
 	ProcessID                      string
-	Warnings                       []string // Jaeger's own, which its page shows beside the span
+	Warnings                       []string // Jaeger's own warnings, which its page shows beside the span
 
-	// Tags are the span's attributes, and Process those of its resource, as text. Service is the resource's.
+	// Tags are the attributes of the span, and Process those of its resource, as text. Service is the resource's name.
 	Tags, Process map[string]string `json:"-"`
 	Service       string            `json:"-"`
 
 	RawTags []tag `json:"tags"`
 }
 
-// Reference leads from a span to its parent or along a link.
+// Reference refers from a span to its parent or to a linked span.
 type Reference struct {
 	RefType         string // childOf or link
 	TraceID, SpanID string
@@ -135,7 +135,7 @@ type Reference struct {
 
 const (
 	childOf = "CHILD_OF"
-	link    = "FOLLOWS_FROM" // what Jaeger makes of OpenTelemetry's links
+	link    = "FOLLOWS_FROM" // Jaeger's form of OpenTelemetry's links
 )
 
 type tag struct {
@@ -177,7 +177,7 @@ func (t *Trace) Named(name string) []*Span {
 	return named
 }
 
-// String lists the spans, a line each, for a test that fails.
+// String lists the spans, one a line, for a failing test.
 func (t Trace) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "trace %s\n", t.TraceID)
@@ -188,14 +188,15 @@ func (t Trace) String() string {
 	return b.String()
 }
 
-// Start is when the span began, to the microsecond.
+// Start is when the span began, with microsecond precision.
 func (s *Span) Start() time.Time { return time.UnixMicro(s.StartTime) }
 
-// End is when it ended, to the microsecond.
+// End is when the span ended, with microsecond precision.
 func (s *Span) End() time.Time { return time.UnixMicro(s.StartTime + s.Duration) }
 
-// Parent is the id of the span's parent, which need not be there; empty for a root. Where a span also links to its
-// parent, Jaeger keeps one reference, the link; its page takes such a one, within a trace, for the parent, too.
+// Parent is the id of the span's parent, which may be missing from the trace; empty for a root. If a span also links to
+// its parent, Jaeger keeps only one reference, the link; Jaeger's page takes such a link within a trace for the parent,
+// too.
 func (s *Span) Parent() string {
 	for _, kind := range []string{childOf, link} {
 		for _, r := range s.References {

@@ -15,10 +15,10 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// roleVariable makes the test binary one rank of a job, which plays one of the roles.
+// roleVariable makes the test binary a rank of a job, with one of the roles.
 const roleVariable = "JAEGER_TEST_ROLE"
 
-// roles are what a rank can be told to do with its world.
+// roles are the things that a rank can do with its world.
 var roles = map[string]func(ctx context.Context, world *ccl.Comm) error{
 	"late":  late,
 	"twice": twice,
@@ -28,7 +28,7 @@ var roles = map[string]func(ctx context.Context, world *ccl.Comm) error{
 // missing is the rank that comes late.
 const missing = 2
 
-// startRole starts a job of four such ranks, and waits until every one has said so.
+// startRole starts a job of four such ranks, and waits until every rank has printed a line that matches said.
 func startRole(t *testing.T, role, job, said string, env []string, flags ...string) (run *e2e.Job, pids []int) {
 	t.Helper()
 	program, err := os.Executable()
@@ -69,7 +69,7 @@ func run(ctx context.Context, role func(context.Context, *ccl.Comm) error) (err 
 
 func say(text string) { fmt.Println("pid", os.Getpid(), text) }
 
-// late is an all-reduce that one rank is late for: it makes the call when it gets SIGUSR1.
+// late is an all-reduce that one rank makes late: when it gets SIGUSR1.
 func late(ctx context.Context, world *ccl.Comm) error {
 	numbers := make([]float32, 1024)
 	if world.Rank() == missing {
@@ -98,7 +98,7 @@ func twice(ctx context.Context, world *ccl.Comm) error {
 	return nil
 }
 
-// stay makes a communicator, destroys it twice, and stays until a signal ends the process: nobody handles it.
+// stay makes a communicator, destroys it twice, and stays until a signal that nothing handles ends the process.
 func stay(ctx context.Context, world *ccl.Comm) error {
 	part, err := world.Split(ctx, 0, world.Rank(), ccl.WithName("part"))
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSIGTERM looks for what ranks did that an ordinary SIGTERM ended: no batch was due before.
+// TestSIGTERM looks for the spans of ranks that a plain SIGTERM ended before any batch was due.
 func TestSIGTERM(t *testing.T) {
 	j := Start(t)
 	env := append(j.Env("grpc"), "OTEL_BSP_SCHEDULE_DELAY=3600000")

@@ -13,19 +13,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collector takes spans by OTLP over HTTP.
+// collector receives spans by OTLP over HTTP.
 type collector struct {
-	env []string // of those who are to send to it
+	env []string // for processes that are to send to it
 
 	mu    sync.Mutex
-	more  sync.Cond        // signalled when some came
+	more  sync.Cond        // signalled when spans have arrived
 	spans map[string]*span // by their ids
 }
 
 type span struct {
 	name, rank string
 	trace      string
-	times      int // that it came
+	times      int // how often it has arrived
 }
 
 func newCollector(t *testing.T) *collector {
@@ -79,7 +79,7 @@ func (c *collector) take(r *http.Request) (err error) {
 	return err
 }
 
-// await waits for a span of that name of a rank.
+// await waits for a span of that name from a rank.
 func (c *collector) await(name, rank string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *collector) await(name, rank string) {
 	}
 }
 
-// hasOnce wants a span of that name of each of the ranks, and none of all twice.
+// hasOnce checks that each of the ranks has a span of that name, and that no span arrived twice.
 func (c *collector) hasOnce(t *testing.T, name string, want ...string) {
 	t.Helper()
 	c.mu.Lock()

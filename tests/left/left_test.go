@@ -17,7 +17,7 @@ import (
 // endVariable makes the test's binary a rank, and says how rank 1 ends.
 const endVariable = "CARILLONTEST_LEFT_END"
 
-// ends are how a process ends before it can send its spans. Only at the first of them do deferred calls run.
+// ends are ways in which a process ends before it can send its spans. Deferred calls run only in the first.
 var ends = map[string]func(){
 	"panic":                func() { panic("rank 1 panics") },
 	"log.Fatal":            func() { log.Fatal("rank 1 gives up") },
@@ -32,7 +32,7 @@ func kill() {
 	select {}
 }
 
-// After goOn the others wait for SIGTERM, and well is when all end well.
+// With goOn the other ranks wait for SIGTERM; with well all ranks succeed.
 const (
 	goOn = "SIGKILL, and the others go on"
 	well = "well"
@@ -59,7 +59,7 @@ func rank(end string) {
 		log.Fatal(err)
 	}
 	defer world.Close()
-	if world.Size() == 1 { // an operation of its own may be sampled, and nobody left it
+	if world.Size() == 1 { // an operation of its own may not be sampled, and no rank has left it
 		return
 	}
 	if world.Rank() == 1 && end != well {
@@ -74,7 +74,7 @@ func rank(end string) {
 	}
 }
 
-// TestLauncher: the launcher sends what its ranks left.
+// TestLauncher: the launcher sends the spans that its ranks left.
 func TestLauncher(t *testing.T) {
 	for end := range ends {
 		if end == goOn {
@@ -96,8 +96,8 @@ func TestLauncher(t *testing.T) {
 	}
 }
 
-// TestNextStart: without a launcher that knows of tapes, the next process that sends to the same collector sends what
-// others left. One that sends elsewhere doesn't.
+// TestNextStart: without a launcher that knows of tapes, the next process that sends to the same collector sends the
+// spans that others left. A process that sends to another collector doesn't.
 func TestNextStart(t *testing.T) {
 	c, elsewhere := newCollector(t), newCollector(t)
 	tapes := "CARILLON_TAPE_DIR=" + t.TempDir()
@@ -115,11 +115,11 @@ func TestNextStart(t *testing.T) {
 		}
 	}
 	c.hasOnce(t, "ccl.all_reduce", "0", "2")
-	c.hasOnce(t, "ccl.comm.init.rendezvous", "0", "0", "0", "1", "2") // two are of the worlds of one
+	c.hasOnce(t, "ccl.comm.init.rendezvous", "0", "0", "0", "1", "2") // two are from the worlds of one rank
 	elsewhere.hasOnce(t, "ccl.comm.init.rendezvous", "0", "0")
 }
 
-// TestOthersOfTheJob: what a rank left is sent by the others, if they go on.
+// TestOthersOfTheJob: the spans that a rank left are sent by the other ranks, if they go on.
 func TestOthersOfTheJob(t *testing.T) {
 	c := newCollector(t)
 	ranks := launch(t, 3, e2e.FreePort(t), append(c.env, "CARILLON_TAPE_DIR="+t.TempDir(), endVariable+"="+goOn)...)
@@ -134,7 +134,7 @@ func TestOthersOfTheJob(t *testing.T) {
 	c.hasOnce(t, "ccl.all_reduce", "0", "2")
 }
 
-// launch starts ranks as a shell would, by their environment alone.
+// launch starts ranks as a shell would, with only their environment.
 func launch(t *testing.T, n int, port string, env ...string) (ranks []*e2e.Job) {
 	t.Helper()
 	for r := range n {

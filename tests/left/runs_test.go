@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestRunsOfOneEnvironment: a job that is started twice in the same environment, without a name, has traces of its own
-// each time, and the post-mortem tells the failed run from the healthy one.
+// TestRunsOfOneEnvironment: a job without a name that is started twice in the same environment has separate traces each
+// time, and the post-mortem distinguishes the failed run from the healthy one.
 func TestRunsOfOneEnvironment(t *testing.T) {
 	c, tapes, port := newCollector(t), t.TempDir(), e2e.FreePort(t)
 	env := append(c.env, "CARILLON_TAPE_DIR="+tapes)

@@ -27,7 +27,7 @@ const (
 	peerLibrary = "CARILLONTEST_NCCL_LIBRARY"
 )
 
-// The libraries, in a folder of the tests' own.
+// The libraries, in a folder that belongs to the tests.
 var (
 	folder string
 	driver *cuda.Driver
@@ -35,7 +35,7 @@ var (
 
 const devices = 9
 
-// Variables by which tests run on GPUs, those that need no fault: the driver, and NCCL.
+// Variables for running the tests that need no fault on GPUs: the driver, and NCCL.
 const (
 	realDriver  = "NCCL_TEST_CUDA"
 	realLibrary = "NCCL_TEST_NCCL"
@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// open loads the driver: of those that a process has, libnccl.so.2 gets the first.
+// open loads the driver: libnccl.so.2 gets the first one that a process has loaded.
 func open() (err error) {
 	if path := os.Getenv(realDriver); path != "" {
 		driver, err = cuda.Open(path)
@@ -96,7 +96,7 @@ func library(tb testing.TB) string {
 	return fakenccl.BuildOn(tb, folder, "2.28.9", driver.Path())
 }
 
-// A rank is one of a communicator, on a device of its own.
+// rank is a rank of a communicator, on a device of its own.
 type rank struct {
 	*ccl.Comm
 	runtime *ccl.Runtime
@@ -123,7 +123,7 @@ func newRuntime(tb testing.TB, w *tape.Writer) *ccl.Runtime {
 	return rt
 }
 
-// atMost is n ranks, or as many as there are devices: NCCL refuses two on one.
+// atMost returns n, or the number of devices if that is smaller: NCCL refuses two ranks on one device.
 func atMost(tb testing.TB, n int) int {
 	tb.Helper()
 	there, err := driver.Devices()
@@ -131,7 +131,7 @@ func atMost(tb testing.TB, n int) int {
 	return min(n, there)
 }
 
-// ranks makes a communicator of n ranks, on NCCL.
+// ranks makes a communicator of n ranks that uses NCCL.
 func ranks(tb testing.TB, n int) []rank {
 	tb.Helper()
 	path := library(tb)
@@ -171,7 +171,7 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// each does something on all ranks at once. One that fails leaves the communicator, so that none waits for it.
+// each runs do for all ranks in parallel. A rank that fails leaves the communicator, so that no other waits for it.
 func each(tb testing.TB, all []rank, do func(r *rank) error) {
 	tb.Helper()
 	var g errgroup.Group
@@ -187,7 +187,7 @@ func each(tb testing.TB, all []rank, do func(r *rank) error) {
 	must(tb, g.Wait())
 }
 
-// buffer is memory of the rank's device with some elements in it.
+// buffer returns memory on the rank's device that contains the elements.
 func buffer[T kernels.Element](r *rank, data ...T) (cuda.Buffer[T], error) {
 	b, err := cuda.Alloc[T](r.context, max(len(data), 1))
 	if err == nil {
@@ -196,7 +196,7 @@ func buffer[T kernels.Element](r *rank, data ...T) (cuda.Buffer[T], error) {
 	return b.Slice(0, len(data)), err
 }
 
-// read is what is in a buffer once all on the rank's stream is done.
+// read returns the contents of a buffer once all work on the rank's stream is done.
 func read[T kernels.Element](r *rank, b cuda.Buffer[T]) ([]T, error) {
 	data := make([]T, b.Len())
 	if err := r.stream.Synchronize(); err != nil {

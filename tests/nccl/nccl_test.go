@@ -25,7 +25,8 @@ import (
 
 func root(r *rank) int { return r.Size() - 1 }
 
-// A collective is made on both kinds of memory, with n elements times the units of each buffer.
+// collective is made on both kinds of memory. Its n elements are multiplied by the number of ranks where a buffer has a
+// part for each.
 type collective[T kernels.Element] struct {
 	name       string
 	send, recv bool // the buffer has n elements for each rank
@@ -92,7 +93,8 @@ func collectives[T kernels.Element]() []collective[T] {
 	}
 }
 
-// compare does it on both kinds of memory; if it is captured, in three replays of a graph, each with data of its own.
+// compare makes the collective on both kinds of memory; if captured, in three replays of a graph, each with its own
+// data.
 func (c *collective[T]) compare(ctx context.Context, r *rank, n int, captured bool, element func(i int) T) error {
 	length := func(each bool) int {
 		if each {
@@ -137,7 +139,7 @@ func (c *collective[T]) compare(ctx context.Context, r *rank, n int, captured bo
 	return nil
 }
 
-// same compares bit by bit, but for the average of floats, of which NCCL rounds each part.
+// same compares bit for bit, except for the average of floats, where NCCL rounds each part.
 func (c *collective[T]) same(got, want []T) bool {
 	if of, floats := any(got).([]float64); floats && c.name == "avg" {
 		return slices.EqualFunc(of, any(want).([]float64), func(a, b float64) bool { //nolint:errcheck // it is one, too
@@ -147,7 +149,7 @@ func (c *collective[T]) same(got, want []T) bool {
 	return bytes.Equal(kernels.Bytes(got), kernels.Bytes(want))
 }
 
-// capture makes a graph of what put puts on a stream.
+// capture makes a graph of the work that put enqueues on a stream.
 func capture(s *cuda.Stream, put func() error) (*cuda.Executable, error) {
 	if err := s.BeginCapture(); err != nil {
 		return nil, err
@@ -161,7 +163,7 @@ func capture(s *cuda.Stream, put func() error) (*cuda.Executable, error) {
 	return x, errors.Join(err, graph.Destroy())
 }
 
-// TestCollectives compares each with the same on host memory, in calls and in replays of a graph.
+// TestCollectives compares each collective with the same one on host memory, in calls and in replays of a graph.
 func TestCollectives(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		each(t, ranks(t, atMost(t, n)), func(r *rank) error {
@@ -189,7 +191,8 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// TestMessages: sends and receives of a group, also to the rank itself, on two streams that wait for each other.
+// TestMessages: sends and receives of a group, including ones to the rank itself, on two streams that wait for each
+// other.
 func TestMessages(t *testing.T) {
 	n := atMost(t, 3)
 	each(t, ranks(t, n), func(r *rank) error {
@@ -226,7 +229,8 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// TestMessagesReplayed: a graph of a group of sends and receives sends what is in the buffers at each replay.
+// TestMessagesReplayed: a graph of a group of sends and receives sends the buffers' contents at the time of each
+// replay.
 func TestMessagesReplayed(t *testing.T) {
 	n := atMost(t, 3)
 	each(t, ranks(t, n), func(r *rank) error {
@@ -261,7 +265,7 @@ func TestMessagesReplayed(t *testing.T) {
 	})
 }
 
-// TestStreams: operations of one communicator are done in the order of their calls, on whatever streams, and in graphs.
+// TestStreams: operations of one communicator are done in the order of their calls, on any streams, and in graphs.
 func TestStreams(t *testing.T) {
 	all := ranks(t, atMost(t, 2))
 	each(t, all, func(r *rank) error {
@@ -275,7 +279,7 @@ func TestStreams(t *testing.T) {
 			return err
 		}
 		call := func(s *cuda.Stream) error { return ccl.AllReduceOn(ctx, r.Comm, s, b, b, ccl.Sum) }
-		for i := range 20 { // each multiplies what the one before has made by the number of ranks
+		for i := range 20 { // each operation multiplies the result of the one before by the number of ranks
 			s := r.stream
 			if i%3 == r.Rank() {
 				s = other
@@ -302,8 +306,8 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestGraph: each replay of a graph of collectives does them once more, beside calls that are not captured, however far
-// ahead of the others a rank is.
+// TestGraph: each replay of a graph of collectives makes them once more, between calls that are not captured, however
+// far a rank is ahead of the others.
 func TestGraph(t *testing.T) {
 	const replays, calls = 10, 3
 	all := ranks(t, atMost(t, 3))
@@ -324,7 +328,7 @@ func TestGraph(t *testing.T) {
 		}
 		send, recv := sum.Slice(0, 1), gathered.Slice(r.Rank(), r.Rank()+1)
 		reduce := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, sum, total, ccl.Sum) }
-		round := func() error { // sum becomes the total, by way of the rank's own place in what is gathered
+		round := func() error { // sum becomes the total, through the rank's own place in the gathered buffer
 			return errors.Join(
 				reduce(),
 				ccl.AllGatherOn(ctx, r.Comm, r.stream, total, gathered),
@@ -359,7 +363,8 @@ func TestGraph(t *testing.T) {
 	})
 }
 
-// TestAbort: a rank that waits in NCCL for one that aborts leaves, and is told why. A new communicator works.
+// TestAbort: a rank that waits in NCCL for a rank that aborts returns, and its error says why. A new communicator
+// works.
 func TestAbort(t *testing.T) {
 	each(t, ranks(t, 3), func(r *rank) error {
 		ctx := t.Context()
@@ -383,7 +388,7 @@ func TestAbort(t *testing.T) {
 	each(t, ranks(t, 3), func(r *rank) error { return r.Destroy(t.Context()) })
 }
 
-// TestFailure: what NCCL meets while it runs an operation comes with Wait, and ends the communicator.
+// TestFailure: an error of NCCL while it runs an operation is returned by Wait, and ends the communicator.
 func TestFailure(t *testing.T) {
 	each(t, ranks(t, 2), func(r *rank) error {
 		b, err := buffer[kernels.E4M3](r, 1)
@@ -394,7 +399,7 @@ func TestFailure(t *testing.T) {
 		if err == nil {
 			err = r.Wait(t.Context())
 		}
-		_, told := errors.AsType[*ccl.PeerError](err) // by the other rank, which noticed first
+		_, told := errors.AsType[*ccl.PeerError](err) // the other rank noticed first, and told this one
 		if !told && !strings.Contains(fmt.Sprint(err), "ncclCommGetAsyncError: ") {
 			return fmt.Errorf("rank %d got %w", r.Rank(), err)
 		}
@@ -405,7 +410,7 @@ func TestFailure(t *testing.T) {
 	})
 }
 
-// TestUnfinished: an operation that waits is in flight on the tape until it is done, and a Destroy names it.
+// TestUnfinished: a waiting operation is in flight on the tape until it is done, and a Destroy names it.
 func TestUnfinished(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Devices: 2})
 	must(t, err)
@@ -448,7 +453,7 @@ func TestUnfinished(t *testing.T) {
 	must(t, all[0].stream.Synchronize())
 }
 
-// TestNoLibrary: where one rank finds no NCCL, all are told which, and what to do.
+// TestNoLibrary: if one rank finds no NCCL, all ranks are told which rank it is, and what to do.
 func TestNoLibrary(t *testing.T) {
 	path, calls := library(t), 0
 	_, _, err := tryRanks(t, 2, newRuntime(t, nil), func(c *cuda.Context) engine.DeviceKind {
@@ -467,7 +472,7 @@ func TestNoLibrary(t *testing.T) {
 	}
 }
 
-// TestFallback: more ranks than engine/cuda joins run on its Fallback, and one line of the log says so.
+// TestFallback: more ranks than engine/cuda supports run on its Fallback, and one line of the log says so.
 func TestFallback(t *testing.T) {
 	var log bytes.Buffer
 	path := library(t)

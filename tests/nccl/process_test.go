@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/nccl"
 )
 
-// peer is rank 1 in a process of its own: it makes an all-reduce, says so, and waits to be killed.
+// peer is rank 1 in a process of its own: it makes an all-reduce, prints that, and waits to be killed.
 func peer() error {
 	ctx := context.Background()
 	d, err := cuda.Open(os.Getenv(peerDriver))
@@ -52,7 +52,7 @@ func peer() error {
 	select {}
 }
 
-// TestProcesses: ranks in processes of their own meet; when one is killed, the other leaves NCCL, and is told.
+// TestProcesses: ranks in separate processes meet; when one is killed, the other returns from NCCL, and is told.
 func TestProcesses(t *testing.T) {
 	rt := newRuntime(t, nil)
 	id, err := rt.NewUniqueID()

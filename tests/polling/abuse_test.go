@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// How much comes to each port. All of it is bounded, as what a scanner sends is.
+// The amount of abuse at each port. All of it is bounded, as a scanner's traffic is.
 const (
-	silentCount = 32                     // connections on which nothing is said
-	slowCount   = 16                     // those on which a byte is said now and then
-	slowPause   = 200 * time.Millisecond // between two of those
+	silentCount = 32                     // connections on which nothing is sent
+	slowCount   = 16                     // connections on which a byte is sent now and then
+	slowPause   = 200 * time.Millisecond // between two of these bytes
 	often       = 20 * time.Millisecond  // between two scans, or two datagrams
-	seldom      = 200 * time.Millisecond // between two pieces of garbage: what is said to one takes no longer
-	redial      = time.Second            // before a connection that was hung up is made again
+	seldom      = 200 * time.Millisecond // between two pieces of garbage; also the deadline of each
+	redial      = time.Second            // before a connection that was closed is made again
 )
 
-// abuser does to a port, "host:port", what has no business there, until the context ends.
+// abuser abuses a port, "host:port", until the context ends.
 type abuser func(ctx context.Context, address string, count *atomic.Int64)
 
-// abusers by what they do. The health endpoints and the meshes get all of it.
+// abusers by name. The health endpoints and the meshes get all of them.
 var abusers = map[string]abuser{
 	"garbage":          each(seldom, garbage),
 	"datagrams":        each(often, datagram), // to a port where only the mesh listens
@@ -39,7 +39,7 @@ var abusers = map[string]abuser{
 	"slow, half a TLS": hold(slowCount/4, slowPause, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
 }
 
-// abuse has all abusers at all addresses. stop ends it, and returns what was done how often.
+// abuse runs all abusers at all addresses. stop ends it, and returns how often each abuser acted.
 func abuse(addresses []string) (stop func() map[string]int64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -62,7 +62,7 @@ func abuse(addresses []string) (stop func() map[string]int64) {
 	}
 }
 
-// each does something again and again.
+// each returns an abuser that calls once again and again.
 func each(pause time.Duration, once func(ctx context.Context, address string) error) abuser {
 	return func(ctx context.Context, address string, count *atomic.Int64) {
 		ticker := time.NewTicker(pause)
@@ -80,7 +80,7 @@ func each(pause time.Duration, once func(ctx context.Context, address string) er
 	}
 }
 
-// connect dials from an address that no client has, and hangs up when the context ends.
+// connect dials from an address that no client has, and closes the connection when the context ends.
 func connect(ctx context.Context, address string) (*net.TCPConn, func() bool, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, 1)}, Timeout: patience}
 	conn, err := dialer.DialContext(ctx, "tcp4", address)
@@ -90,7 +90,7 @@ func connect(ctx context.Context, address string) (*net.TCPConn, func() bool, er
 	return conn.(*net.TCPConn), context.AfterFunc(ctx, func() { _ = conn.Close() }), nil
 }
 
-// pieces is what garbage begins with: none of it is a query, and some are parts of one.
+// pieces are beginnings of garbage: none of them is a complete query, and some are parts of one.
 var pieces = []string{
 	"", "GET / HTTP/9.9\r\n\r\n",
 	"GET /api/v1/ras HTTP/1.1\r\nHost: localhost\r\nX-Huge: " + strings.Repeat("x", 64<<10),
@@ -99,7 +99,7 @@ var pieces = []string{
 	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /metrics HTTP/1.1\r\nHost: example.org\r\n\r\n",
 }
 
-// garbage says something that makes no sense, and reads what is said to that.
+// garbage sends something senseless, and reads the answer.
 func garbage(ctx context.Context, address string) error {
 	conn, hungUp, err := connect(ctx, address)
 	if err != nil {
@@ -111,13 +111,13 @@ func garbage(ctx context.Context, address string) error {
 		return err
 	}
 	if rand.IntN(10) == 0 {
-		_ = tls.Client(conn, &tls.Config{ServerName: "localhost"}).HandshakeContext(ctx) // there is no TLS
+		_ = tls.Client(conn, &tls.Config{ServerName: "localhost"}).HandshakeContext(ctx) // the server doesn't speak TLS
 		return nil
 	}
 	if _, err := conn.Write(append([]byte(pieces[rand.IntN(len(pieces))]), noise(512)...)); err != nil {
 		return nil //nolint:nilerr // refused before it was all said
 	}
-	_, _ = io.Copy(io.Discard, conn) // until the other side, or this one, has had enough
+	_, _ = io.Copy(io.Discard, conn) // until either side has had enough
 	return nil
 }
 
@@ -141,7 +141,7 @@ func datagram(ctx context.Context, address string) error {
 	return err
 }
 
-// scan connects and resets, as a port scanner does.
+// scan connects and resets the connection, as a port scanner does.
 func scan(ctx context.Context, address string) error {
 	conn, hungUp, err := connect(ctx, address)
 	if err != nil {
@@ -151,8 +151,8 @@ func scan(ctx context.Context, address string) error {
 	return errors.Join(conn.SetLinger(0), conn.Close())
 }
 
-// hold holds so many connections on which first is said, and then a byte after each pause; one that is hung up is made
-// again.
+// hold returns an abuser that holds so many connections. It sends first on each, and then a byte after each pause. A
+// connection that is closed is made again.
 func hold(number int, pause time.Duration, first string) abuser {
 	return func(ctx context.Context, address string, count *atomic.Int64) {
 		var held sync.WaitGroup
@@ -168,7 +168,7 @@ func hold(number int, pause time.Duration, first string) abuser {
 	}
 }
 
-// drip says a byte after each pause, until the other side hangs up.
+// drip sends a byte after each pause, until the other side closes the connection.
 func drip(ctx context.Context, address string, pause time.Duration, first string) error {
 	conn, hungUp, err := connect(ctx, address)
 	if err != nil {
@@ -182,7 +182,7 @@ func drip(ctx context.Context, address string, pause time.Duration, first string
 	defer conn.Close() //nolint:errcheck // ends the reading
 	reading.Go(func() {
 		defer close(gone)
-		_, _ = io.Copy(io.Discard, conn) // until somebody hangs up
+		_, _ = io.Copy(io.Discard, conn) // until either side closes the connection
 	})
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
@@ -200,7 +200,7 @@ func drip(ctx context.Context, address string, pause time.Duration, first string
 	}
 }
 
-// allDone fails the test if an abuser has done nothing.
+// allDone fails the test if any abuser has done nothing.
 func allDone(t *testing.T, done map[string]int64) {
 	t.Helper()
 	for what, count := range done {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// answersVariable has the answers of the unrelated server, as JSON.
+// answersVariable has the unrelated server's answers, as JSON.
 const answersVariable = "POLLING_TEST_ANSWERS"
 
-// shape is what the unrelated server answers to a path: so many bytes, in one of Every answers; the others are
+// shape is the unrelated server's answer to a path: so many bytes, in one out of Every answers; the others are
 // refusals.
 type shape struct {
 	Bytes int
@@ -23,7 +23,7 @@ type shape struct {
 }
 
 // runBystander is a server that has nothing to do with Carillon: net/http with fixed answers. There are as many of them
-// as there are ranks, so that the load wakes as many processes. It is killed in the end.
+// as ranks, so that the load wakes as many processes. At the end it is killed.
 func runBystander(ctx context.Context) error {
 	shapes := map[string]shape{}
 	if err := json.Unmarshal([]byte(os.Getenv(answersVariable)), &shapes); err != nil {

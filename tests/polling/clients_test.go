@@ -18,16 +18,16 @@ import (
 
 const (
 	clientCount = 100
-	pause       = 100 * time.Millisecond // between a client's queries: 1,000 a second together
+	pause       = 100 * time.Millisecond // between a client's queries: together the clients make 1,000 a second
 	interval    = time.Second            // CARILLON_RAS_MIN_POLL_INTERVAL's default
 	burst       = 20                     // health.DefaultPollBurst
 	patience    = 20 * time.Second       // for one answer
-	// Of a client's queries, the one that is a scrape: more than one a second at each rank.
+	// One of so many queries of a client is a scrape: more than one a second at each rank.
 	scrapeEvery = 100
 )
 
-// documents are limited to a burst and then one query in an interval; probes are not, and metrics are to so many at
-// once.
+// documents are limited to a burst and then one query per interval; probes are not limited, and metrics only in the
+// number of concurrent queries.
 var (
 	documents = []string{"/api/v1/ras", "/api/v1/ranks", "/api/v1/comms", "/api/v1/verdicts"}
 	probes    = []string{"/healthz", "/readyz"}
@@ -35,10 +35,10 @@ var (
 
 const metricsPath = "/metrics"
 
-// span is when something happened as far as a client can tell: after it had sent a query, before it had the answer.
+// span bounds when something happened, as a client sees it: after it had sent a query, and before it had the answer.
 type span struct{ sent, got time.Time }
 
-// client asks one target, from an address of its own: the endpoints tell their clients apart by that.
+// client queries one target, from an address of its own, as the endpoints tell clients apart by their addresses.
 type client struct {
 	number  int
 	http    *http.Client
@@ -59,7 +59,7 @@ func newClient(number int) *client {
 	}
 }
 
-// path is what the client asks for next: mostly for one document, of which it soon has asked too often.
+// path returns the client's next path: usually that of one document, which it soon has asked for too often.
 func (c *client) path() string {
 	c.asked++
 	if (c.asked+c.number)%scrapeEvery == 0 {
@@ -72,7 +72,7 @@ func (c *client) path() string {
 	return probes[i-len(documents)]
 }
 
-// get asks once.
+// get makes one query.
 func (c *client) get(ctx context.Context, url, etag string) (*http.Response, []byte, span, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -94,7 +94,7 @@ func (c *client) get(ctx context.Context, url, etag string) (*http.Response, []b
 	return answer, body, s, err
 }
 
-// ask asks for a document, a probe or the metrics, and holds the answer against what it has to be.
+// ask queries a document, a probe or the metrics, and checks the answer.
 func (c *client) ask(ctx context.Context, base, path string) (status int, err error) {
 	url := base + path[1:]
 	etag := ""
@@ -121,24 +121,25 @@ func (c *client) ask(ctx context.Context, base, path string) (status int, err er
 	return answer.StatusCode, err
 }
 
-// budget is what the client may still ask of one document without being refused, as far as a client can tell that
-// doesn't know when its queries arrive: between least and most. One more comes due in each interval.
+// budget bounds how many queries for a document the client may still make without being refused. The client doesn't
+// know when its queries arrive, so it only knows that the number is between least and most. One more query comes due in
+// each interval.
 type budget struct {
 	last        span
 	least, most float64
 }
 
-// at has what came due between the last query and this one.
+// at adds what came due between the last query and this one.
 func (b *budget) at(s span) {
 	b.least = min(burst, b.least+max(0, s.sent.Sub(b.last.got).Seconds()/interval.Seconds()))
 	b.most = min(burst, b.most+s.got.Sub(b.last.sent).Seconds()/interval.Seconds())
 	b.last = s
 }
 
-// slack is for what is lost where the limit counts in nanoseconds.
+// slack allows for rounding, as the limit counts in nanoseconds.
 const slack = 1e-6
 
-// checkDocument holds an answer against the limit: a query is refused if the budget is used up, and only then.
+// checkDocument checks an answer against the limit: a query is refused if and only if the budget is used up.
 func (c *client) checkDocument(url string, answer *http.Response, body []byte, s span) error {
 	b := c.budgets[url]
 	if b == nil {
@@ -174,7 +175,7 @@ func (c *client) checkDocument(url string, answer *http.Response, body []byte, s
 	return errors.New("neither an answer nor a refusal")
 }
 
-// document is what is read of one.
+// document is the part of a document that the test reads.
 type document struct {
 	Schema   int
 	Total    int
@@ -194,7 +195,7 @@ func checkBody(body []byte) error {
 	return nil
 }
 
-// checkMetrics lets pass what promhttp says when too many scrape at a time.
+// checkMetrics accepts promhttp's refusal when too many clients scrape at once.
 func checkMetrics(answer *http.Response, body []byte) error {
 	switch answer.StatusCode {
 	case http.StatusOK:
@@ -210,7 +211,7 @@ func checkMetrics(answer *http.Response, body []byte) error {
 	return errors.New("no metrics")
 }
 
-// load is the clients, and what became of their queries.
+// load is the clients, and the results of their queries.
 type load struct {
 	clients []*client
 
@@ -228,7 +229,7 @@ func newLoad() *load {
 	return l
 }
 
-// kind is what a path counts as.
+// kind is the kind under which a path is counted.
 func kind(path string) string {
 	switch {
 	case path == metricsPath:
@@ -249,7 +250,7 @@ func (l *load) note(path string, status int, err error) {
 	}
 }
 
-// count is how many queries were answered so far.
+// count is the number of queries that were answered so far.
 func (l *load) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,15 +270,15 @@ func (l *load) String() string {
 	return b.String()
 }
 
-// start has each client ask its target, of which there are several, ten times a second. It returns when each has had an
-// answer; stop ends it, and returns when all have theirs.
+// start makes each client query its target, one of targets, ten times a second. It returns when each client has had an
+// answer; stop ends the load, and returns when all have theirs.
 func (l *load) start(targets []string, check bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var begun, ended sync.WaitGroup
 	for i, c := range l.clients {
 		begun.Add(1)
 		ended.Go(func() {
-			// They don't ask in step.
+			// Clients start at different times.
 			first := time.NewTimer(pause * time.Duration(i) / clientCount)
 			<-first.C
 			ticker := time.NewTicker(pause)

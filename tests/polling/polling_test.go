@@ -29,18 +29,18 @@ var (
 	window = flag.Duration("window", 2*time.Second, "for how long each time")
 )
 
-// TestPolling asks the ranks of a job a thousand times a second, and then throws garbage at their ports, too.
+// TestPolling queries the ranks of a job a thousand times a second, and then also sends garbage to their ports.
 func TestPolling(t *testing.T) {
 	j := startJob(t)
 	l := newLoad()
 	unrelated := startBystanders(t, shapes(t, j.targets[0]))
 	quiet := j.rate(2 * *window)
 	asked, beside := make([]float64, 0, *pairs), make([]float64, 0, *pairs)
-	rest := &load{clients: l.clients, statuses: map[string]int{}} // none of its answers is one of the ranks'
+	rest := &load{clients: l.clients, statuses: map[string]int{}} // its answers don't come from the ranks
 	var queries, others int
 	for i := range *pairs {
 		for turn := range 2 {
-			if (i+turn)%2 == 0 { // in turns, so that a drift is in both
+			if (i+turn)%2 == 0 { // alternating, so that a drift affects both
 				rate, count := j.rateUnder(l, j.targets, true)
 				asked, queries = append(asked, rate), queries+count
 			} else {
@@ -94,7 +94,7 @@ type job struct {
 	pid     int // of rank 0
 	targets []string
 	marks   int
-	fresh   int // clients that asked once
+	fresh   int // how many clients have made a single query
 }
 
 const jobName = "polling"
@@ -134,7 +134,7 @@ func number(t *testing.T, text string) int {
 	return n
 }
 
-// mark is how many rounds the job has made, and when.
+// mark returns how many rounds the job has made, and when.
 func (j *job) mark() (rounds int, at time.Time) {
 	j.t.Helper()
 	j.marks++
@@ -145,7 +145,7 @@ func (j *job) mark() (rounds int, at time.Time) {
 	return number(j.t, last[1]), time.Unix(0, int64(number(j.t, last[2])))
 }
 
-// rate is how many rounds the job makes in a second, over some time.
+// rate is the number of rounds that the job makes per second, measured over some time.
 func (j *job) rate(over time.Duration) float64 {
 	j.t.Helper()
 	before, began := j.mark()
@@ -158,7 +158,7 @@ func (j *job) rate(over time.Duration) float64 {
 	return float64(after-before) / ended.Sub(began).Seconds()
 }
 
-// rateUnder is the rate while the clients ask, and how much they did.
+// rateUnder is the rate while the clients make queries, and the number of their queries.
 func (j *job) rateUnder(l *load, targets []string, check bool) (rate float64, queries int) {
 	j.t.Helper()
 	stop := l.start(targets, check)
@@ -168,10 +168,10 @@ func (j *job) rateUnder(l *load, targets []string, check bool) (rate float64, qu
 	return rate, l.count() - before
 }
 
-// abused is for how long there is abuse: longer than an interval, and than what a server gives a slow client.
+// abused is the duration of the abuse: longer than an interval, and than the time that a server gives a slow client.
 const abused = interval + 7*time.Second
 
-// rateAbused is the rate while the clients ask and addresses are abused, and what was done to those.
+// rateAbused is the rate while the clients make queries and addresses are abused, with the counts of the abuse.
 func (j *job) rateAbused(l *load, targets, addresses []string, check bool) (float64, map[string]int64) {
 	j.t.Helper()
 	stop := abuse(addresses)
@@ -181,7 +181,7 @@ func (j *job) rateAbused(l *load, targets, addresses []string, check bool) (floa
 	return rate, stop()
 }
 
-// wellTreated fails the test if a query was not answered as it had to be, and if one sort of answer never came.
+// wellTreated fails the test if a query got a wrong answer, or if some kind of answer never came.
 func (j *job) wellTreated(l *load) {
 	j.t.Helper()
 	l.mu.Lock()
@@ -196,7 +196,8 @@ func (j *job) wellTreated(l *load) {
 	}
 }
 
-// limits asks for a document without a pause until that is refused. On a slow machine nobody else asks often enough.
+// limits queries a document without a pause until a query is refused. On a slow machine no other client asks often
+// enough.
 func (j *job) limits() {
 	j.t.Helper()
 	c := newClient(clientCount)
@@ -208,7 +209,7 @@ func (j *job) limits() {
 	}
 }
 
-// get asks a rank as somebody who has not asked before.
+// get queries a rank as a client that has not asked before.
 func (j *job) get(rank int, path string) []byte {
 	j.t.Helper()
 	j.fresh++
@@ -235,7 +236,7 @@ func (j *job) isWell() {
 	}
 }
 
-// refused is what each rank's mesh has refused so far.
+// refused returns how many packets each rank's mesh has refused so far.
 func (j *job) refused() []float64 {
 	j.t.Helper()
 	sums := make([]float64, ranks)
@@ -252,7 +253,7 @@ func (j *job) refused() []float64 {
 	return sums
 }
 
-// addresses are where the health endpoints listen, and meshes where the meshes do.
+// addresses are the listen addresses of the health endpoints, and meshes those of the meshes.
 func (j *job) addresses() []string {
 	j.t.Helper()
 	return hosts(j.t, j.targets)
@@ -291,7 +292,7 @@ func (j *job) meshes() []string {
 	return all
 }
 
-// shapes are what the unrelated servers are to answer with: as much as a rank does.
+// shapes are the unrelated servers' answers: as large as a rank's.
 func shapes(t *testing.T, target string) map[string]shape {
 	t.Helper()
 	c := newClient(clientCount)
@@ -303,7 +304,7 @@ func shapes(t *testing.T, target string) map[string]shape {
 		}
 		every := 1
 		if kind(path) == "documents" {
-			every = 8 // one in five seconds, of those that a client sends
+			every = 8 // one in five seconds, at a client's rate
 		}
 		all[path] = shape{Bytes: len(body), Every: every}
 	}
@@ -337,7 +338,7 @@ func ratios(a, b []float64) []float64 {
 	return r
 }
 
-// successive are the ratios of windows of one kind that follow each other.
+// successive returns the ratios of consecutive windows of one kind.
 func successive(values []float64) []float64 {
 	r := make([]float64, 0, len(values))
 	for i := range values[1:] {
@@ -346,7 +347,7 @@ func successive(values []float64) []float64 {
 	return r
 }
 
-// spread is the median and the range.
+// spread returns the median and the range.
 func spread(values []float64) string {
 	if len(values) == 0 {
 		return "(too few)"

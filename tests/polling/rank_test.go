@@ -13,7 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// runRank is a rank's main: rounds until SIGTERM. Rank 0 says after SIGUSR1 how many there were so far, and when.
+// runRank is a rank's main: rounds until SIGTERM. On SIGUSR1, rank 0 prints how many rounds there were so far, and
+// when.
 func runRank(ctx context.Context) (err error) {
 	n, err := node.Start(ctx, node.FromEnv(), node.WithSignals(false))
 	if err != nil {

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(e2e.Main(m))
 }
 
-// rank joins the world and makes one all-reduce. Then it does as its role says, in which rank 1 is different.
+// rank joins the world and makes one all-reduce. Then it acts as its role says, in which rank 1 differs from the
+// others.
 func rank(role string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -81,7 +82,7 @@ func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	return j, pids
 }
 
-// postmortem is what the post-mortem says, in one line.
+// postmortem returns the post-mortem's output, on one line.
 func postmortem(t *testing.T, tapes string) string {
 	t.Helper()
 	post := e2e.Start(t, nil, "carillon", "postmortem", tapes)
@@ -91,10 +92,10 @@ func postmortem(t *testing.T, tapes string) string {
 	return inOneLine(post.Output())
 }
 
-// inOneLine is a text of which lines may be broken anywhere.
+// inOneLine joins a text whose lines may be broken anywhere.
 func inOneLine(text string) string { return regexp.MustCompile(`\s+`).ReplaceAllString(text, " ") }
 
-// await asks for the post-mortem until it says all that is expected.
+// await runs the post-mortem until its output matches all expressions.
 func await(t *testing.T, tapes string, exprs ...string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -126,14 +127,14 @@ func TestHang(t *testing.T) {
 		`"world"; .* ago; `+
 		`ranks 0 and 2 wait\. `, pids[1])
 	await(t, tapes, `WHAT HAPPENED `+culprit, `3 alive`, `all_reduce 2 \([^)]*\) ([2-9]|[1-9][0-9])[0-9.]*s `)
-	j.Signal(syscall.SIGKILL) // and the kernel kills the ranks
+	j.Signal(syscall.SIGKILL) // the kernel then kills the ranks
 	for _, pid := range pids {
 		e2e.AwaitEnd(t, pid)
 	}
 	await(t, tapes, culprit, `3 died`)
 }
 
-// A job that hangs is cancelled: the hang is the finding, and not those that were killed while they waited.
+// A job that hangs is cancelled: the finding is the hang, and not the ranks that were killed while they waited.
 func TestCancelledHang(t *testing.T) {
 	tapes := t.TempDir()
 	j, pids := start(t, "hang", tapes)
@@ -148,7 +149,7 @@ func TestCancelledHang(t *testing.T) {
 	}
 }
 
-// A job in which all is well is cancelled: that is all there is to say.
+// A healthy job is cancelled: the post-mortem reports only that.
 func TestCancelledTraining(t *testing.T) {
 	tapes := t.TempDir()
 	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--",
@@ -172,8 +173,8 @@ func TestKilledRank(t *testing.T) {
 		pids[1]))
 }
 
-// A rank pauses until the others have waited for longer than the threshold, and all is well then: the post-mortem tells
-// what held the job up.
+// A rank pauses until the others have waited for longer than the threshold, and then all is well: the post-mortem
+// reports what held the job up.
 func TestPause(t *testing.T) {
 	tapes := t.TempDir()
 	j, pids := start(t, "pause", tapes)
@@ -190,8 +191,8 @@ func TestPause(t *testing.T) {
 			`rank 1 \([^)]*\) has not entered all_reduce 2 on "world"; .* ranks 0 and 2 wait\.`)
 }
 
-// Somebody truncates the tape of a rank: the job goes on, that rank says so once, and the post-mortem does.
-// A follower that is about to sleep may still set its flag in it: the file is not always empty.
+// The tape of a rank is truncated: the job goes on, and that rank and the post-mortem each report it once. A follower
+// that is about to sleep may still set its flag in the file, so that it is not always empty.
 func TestTruncatedTape(t *testing.T) {
 	tapes := t.TempDir()
 	j, pids := start(t, "pause", tapes)

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestAgentAsTarget scrapes an agent as the shipped configuration does: what it exports of the processes that it
-// follows has their job and rank, and its own host. Its death is an alert.
+// TestAgentAsTarget scrapes an agent as the shipped configuration does: its metrics of the processes that it follows
+// have their job and rank, and its own metrics its host. Its death is an alert.
 func TestAgentAsTarget(t *testing.T) {
 	dir, tapes := t.TempDir(), t.TempDir()
 	token, addr := filepath.Join(dir, "token"), e2e.FreeAddr(t)
@@ -42,7 +42,7 @@ func TestAgentAsTarget(t *testing.T) {
 	}
 	agent.Signal(syscall.SIGKILL)
 	s.await("the agent is down", func(alerts []alert) bool {
-		for _, a := range alerts { // it fires a minute later
+		for _, a := range alerts { // the alert fires a minute later
 			if a.Labels["alertname"] == "CarillonAgentDown" && a.Labels["host"] == "127.0.0.1" {
 				return true
 			}

@@ -16,10 +16,10 @@ func TestMain(m *testing.M) {
 	os.Exit(e2e.Main(m))
 }
 
-// dashboards is the folder under test.
+// dashboards is the folder that is tested.
 const dashboards = "../../dashboards"
 
-// glob lists files of the dashboards folder, of which there must be some.
+// glob lists files of the dashboards folder; there must be at least one.
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dashboards, pattern))
@@ -29,7 +29,7 @@ func glob(t *testing.T, pattern string) []string {
 	return files
 }
 
-// tool finds a program, or says how to get it.
+// tool finds a program, or says how to install it.
 func tool(t *testing.T, name, debianPackage string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -14,8 +14,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// notExportedYet are the metrics of RAS and of GPUs, which the processes of this test don't run with. It is the only
-// place that takes a name for granted: one that a process does export fails the test until it is taken out here.
+// notExportedYet are the metrics of RAS and of GPUs, which the processes of this test don't have. This is the only
+// place that assumes names without checking them: if a process does export one, the test fails until it is removed
+// here.
 var notExportedYet = map[string][]string{
 	semconv.MetricGPUXidErrors:    {semconv.LabelGPU, semconv.LabelXid},
 	semconv.MetricGPUECCErrors:    {semconv.LabelGPU, semconv.LabelType},
@@ -25,7 +26,7 @@ var notExportedYet = map[string][]string{
 	semconv.MetricGPUMemoryTotal:  {semconv.LabelGPU},
 }
 
-// exported is what a job exports that works, makes mistakes, and hangs.
+// exported returns what a job exports that works, makes mistakes, and hangs.
 func exported(t *testing.T) names {
 	t.Helper()
 	job, folder := startJob(t, "mistakes")
@@ -54,12 +55,12 @@ func exported(t *testing.T) names {
 	return n
 }
 
-// TestEveryExpressionNamesWhatIsExported holds all expressions, and the labels that texts and legends speak of, against
+// TestEveryExpressionNamesWhatIsExported checks all expressions, and the labels that texts and legends mention, against
 // a running job.
 func TestEveryExpressionNamesWhatIsExported(t *testing.T) {
 	n := exported(t)
 	all := rules(t)
-	for _, r := range all { // recorded names first: other rules use them
+	for _, r := range all { // recorded names first, as other rules use them
 		if r.Record == "" {
 			continue
 		}
@@ -96,7 +97,7 @@ func TestEveryExpressionNamesWhatIsExported(t *testing.T) {
 	}
 }
 
-// sameLabels tells whether a recorded name begins with the labels that its series have: "job_comm". A label may have
+// sameLabels tells whether a recorded name begins with the labels of its series: "job_comm". A label may contain
 // underscores itself.
 func sameLabels(level string, labels map[string]bool) bool {
 	length := len(labels) - 1
@@ -109,7 +110,7 @@ func sameLabels(level string, labels map[string]bool) bool {
 	return len(level) == length
 }
 
-// The parts of a dashboard that Grafana fills in, and what it asks for the values of a variable.
+// The parts of a dashboard that Grafana fills in, and its queries for the values of a variable.
 var (
 	inLegend    = regexp.MustCompile(`\{\{(\w+)\}\}`)
 	labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
@@ -158,8 +159,8 @@ func checkDashboard(t *testing.T, n names, d *dashboard) {
 	}
 }
 
-// TestEveryMetricIsShown finds metrics that no dashboard shows and no alert looks at: either is missing, or the metric
-// is of no use.
+// TestEveryMetricIsShown finds metrics that no dashboard shows and no alert uses: either something is missing, or the
+// metric is useless.
 func TestEveryMetricIsShown(t *testing.T) {
 	used := map[string]bool{}
 	use := func(expr string) {

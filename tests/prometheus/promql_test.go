@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// labelsOf says which labels the result of an expression can have, and what in it names a metric or label that isn't
+// labelsOf returns the labels that the result of an expression can have, and the metrics and labels in it that aren't
 // exported.
 func (n names) labelsOf(e parser.Expr) (map[string]bool, []string) {
 	switch e := e.(type) {
@@ -117,7 +117,7 @@ func (n names) ofCall(e *parser.Call) (out map[string]bool, problems []string) {
 	return out, problems
 }
 
-// check parses an expression and says what is wrong with it.
+// check parses an expression and returns what is wrong with it.
 func (n names) check(expr string) (map[string]bool, []string) {
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
@@ -126,7 +126,7 @@ func (n names) check(expr string) (map[string]bool, []string) {
 	return n.labelsOf(e)
 }
 
-// TestChecksOfExpressions breaks expressions in every way that is looked for.
+// TestChecksOfExpressions tries expressions with every kind of error that is checked.
 func TestChecksOfExpressions(t *testing.T) {
 	n := names{}
 	n.add("a", "job", "rank")

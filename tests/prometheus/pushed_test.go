@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// TestPushedAlertsOfGPUs: the names and labels of pushed alerts are those of the rules. Another test has a job push its
+// TestPushedAlertsOfGPUs: pushed alerts have the names and labels of the rules. Another test makes a job push its
 // verdicts.
 func TestPushedAlertsOfGPUs(t *testing.T) {
 	p := newPushed(t)

@@ -17,16 +17,16 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// roleVariable makes the test binary one rank of a job, which plays one of the roles.
+// roleVariable makes the test binary a rank of a job, with one of the roles.
 const roleVariable = "PROMETHEUS_TEST_ROLE"
 
-// roles are what a rank can be told to do with its world.
+// roles are the things that a rank can do with its world.
 var roles = map[string]func(ctx context.Context, rt *ccl.Runtime, world *ccl.Comm) error{
 	"steps":    steps,
 	"mistakes": mistakes,
 }
 
-// The rank that can be told to pause: SIGUSR1 makes it, SIGUSR2 lets it go on.
+// pausing is the rank that can be told to pause: SIGUSR1 pauses it, SIGUSR2 resumes it.
 const pausing = 1
 
 // startJob starts a job of two such ranks with low thresholds, and waits until they are at work and their metrics show
@@ -104,7 +104,7 @@ func steps(ctx context.Context, _ *ccl.Runtime, world *ccl.Comm) error {
 	}
 }
 
-// mistakes makes those that metrics count, so that each has its series, and goes on with steps.
+// mistakes makes the mistakes that metrics count, so that each metric has a series, and then continues with steps.
 func mistakes(ctx context.Context, rt *ccl.Runtime, world *ccl.Comm) error {
 	twice, err := world.Split(ctx, 0, world.Rank(), ccl.WithName("twice"))
 	if err != nil {
@@ -128,7 +128,7 @@ func mistakes(ctx context.Context, rt *ccl.Runtime, world *ccl.Comm) error {
 	} else {
 		_ = left.Abort(err)
 	}
-	// A call too early, on a communicator that doesn't block.
+	// A call that comes too early, on a non-blocking communicator.
 	early, err := rt.InitAll(ctx, 2, ccl.NonBlocking())
 	if err != nil && !errors.Is(err, ccl.ErrInProgress) {
 		return err

@@ -24,7 +24,7 @@ type rule struct {
 	file        string
 }
 
-// severities are those that an alert can have.
+// severities returns the severities that an alert can have.
 func (r *rule) severities() []string {
 	switch s := r.Labels["severity"]; {
 	case r.Alert == "":
@@ -36,7 +36,7 @@ func (r *rule) severities() []string {
 	}
 }
 
-// rules are those of all files.
+// rules returns the rules of all files.
 func rules(t *testing.T) []rule {
 	t.Helper()
 	var all []rule
@@ -64,7 +64,7 @@ func readYAML(t *testing.T, file string, into any) {
 	}
 }
 
-// runTool runs a checker, which must be content.
+// runTool runs a checker, which must succeed.
 func runTool(t *testing.T, path string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
@@ -87,7 +87,7 @@ func TestCheckersAreContent(t *testing.T) {
 				"--verify.receivers="+receiver, "alertname="+r.Alert, "severity="+severity)
 		}
 	}
-	// What is inhibited must be there to inhibit.
+	// The alerts of inhibit rules must exist.
 	var config struct {
 		InhibitRules []struct {
 			SourceMatchers []string `yaml:"source_matchers"`
@@ -111,8 +111,8 @@ func TestCheckersAreContent(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsComplete looks for its severity and texts, its section in the runbooks, and its unit tests: one in
-// which it fires and one in which it doesn't.
+// TestEveryAlertIsComplete checks that each alert has a severity, texts, a section in the runbooks, and two unit tests:
+// one in which it fires and one in which it doesn't.
 func TestEveryAlertIsComplete(t *testing.T) {
 	type unitTests struct {
 		Tests []struct {
@@ -183,7 +183,7 @@ func TestEveryAlertIsComplete(t *testing.T) {
 	}
 }
 
-// TestRunbooksNameCommandsThatExist tries every call of carillon that the texts speak of.
+// TestRunbooksNameCommandsThatExist tries every carillon command that the texts mention.
 func TestRunbooksNameCommandsThatExist(t *testing.T) {
 	help, err := exec.Command("carillon", "help").Output()
 	if err != nil {
@@ -219,7 +219,7 @@ func TestRunbooksNameCommandsThatExist(t *testing.T) {
 	}
 }
 
-// dashboard is what of Grafana's JSON matters here.
+// dashboard is the part of Grafana's JSON that matters here.
 type dashboard struct {
 	UID, Title    string
 	SchemaVersion int
@@ -255,7 +255,7 @@ func readDashboards(t *testing.T) []dashboard {
 	return all
 }
 
-// TestDashboardsAreWellFormed checks what Grafana would show wrongly and not complain of.
+// TestDashboardsAreWellFormed finds errors that Grafana would show wrongly without reporting them.
 func TestDashboardsAreWellFormed(t *testing.T) {
 	uids, panels := map[string]bool{}, 0
 	for _, d := range readDashboards(t) {

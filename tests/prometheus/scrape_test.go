@@ -34,7 +34,7 @@ func readTargets(t *testing.T, file string) []target {
 	return all
 }
 
-// get reads /metrics of a target as Prometheus may ask for it.
+// get reads a target's /metrics with a given Accept header.
 func get(t *testing.T, addr, accept string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/metrics", nil)
@@ -54,7 +54,7 @@ func get(t *testing.T, addr, accept string) string {
 	return string(body)
 }
 
-// names maps what a process exports, as Prometheus stores it, to the labels that it has.
+// names maps each metric of a process, with the name under which Prometheus stores it, to its labels.
 type names map[string]map[string]bool
 
 func (n names) add(name string, labels ...string) {
@@ -66,7 +66,7 @@ func (n names) add(name string, labels ...string) {
 	}
 }
 
-// scrapeNames adds what a target exports, and the labels that it is listed with.
+// scrape adds what a target exports, and the labels in the target's list entry.
 func (n names) scrape(t *testing.T, tgt target) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -96,7 +96,7 @@ func (n names) scrape(t *testing.T, tgt target) {
 	}
 }
 
-// TestPromtoolFindsNothing pipes what running ranks serve into Prometheus' own linter, in both formats.
+// TestPromtoolFindsNothing passes the metrics of running ranks to Prometheus' own linter, in both formats.
 func TestPromtoolFindsNothing(t *testing.T) {
 	promtool := tool(t, "promtool", "prometheus")
 	job, folder := startJob(t, "mistakes")

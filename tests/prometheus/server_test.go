@@ -30,7 +30,7 @@ type server struct {
 // interval is how often the server scrapes, and evaluates rules.
 const interval = "200ms"
 
-// scrapeOf is how the shipped configuration scrapes a job's targets, from the lists in a folder and with a token.
+// scrapeOf is the shipped scrape configuration for a job's targets, with lists from a folder and a token.
 func scrapeOf(t *testing.T, job, targets, token string) map[string]any {
 	t.Helper()
 	var config struct {
@@ -76,7 +76,7 @@ func startServer(t *testing.T, scrape map[string]any) *server {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := e2e.FreeAddr(t) // Prometheus can't be asked which port it got
+	addr := e2e.FreeAddr(t) // Prometheus can't be asked for its port
 	s := &server{t: t, url: "http://" + addr}
 	s.run = e2e.Start(t, nil, prometheus, "--config.file="+file, "--storage.tsdb.path="+dir+"/data",
 		"--web.listen-address="+addr,
@@ -85,7 +85,7 @@ func startServer(t *testing.T, scrape map[string]any) *server {
 	return s
 }
 
-// ask asks the HTTP API and decodes the data of the answer.
+// ask queries the HTTP API and decodes the data of the answer.
 func (s *server) ask(path string, data any) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
@@ -106,7 +106,7 @@ func (s *server) ask(path string, data any) {
 	}
 }
 
-// alert is one that is pending or firing.
+// alert is a pending or firing alert.
 type alert struct {
 	Labels, Annotations map[string]string
 	State               string
@@ -119,7 +119,7 @@ func (s *server) alerts() []alert {
 	return data.Alerts
 }
 
-// await asks until the alerts are as they should be.
+// await queries the server until its alerts satisfy is.
 func (s *server) await(what string, is func([]alert) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -137,7 +137,7 @@ func (s *server) await(what string, is func([]alert) bool) {
 	}
 }
 
-// firing finds an alert that fires.
+// firing finds a firing alert.
 func firing(alerts []alert, name string) (alert, bool) {
 	for _, a := range alerts {
 		if a.Labels["alertname"] == name && a.State == "firing" {
@@ -147,8 +147,8 @@ func firing(alerts []alert, name string) (alert, bool) {
 	return alert{}, false
 }
 
-// TestStallMakesTheAlertFire lets a rank of a running job pause: the shipped alert fires and names who waits for whom,
-// and clears when the rank goes on.
+// TestStallMakesTheAlertFire lets a rank of a running job pause: the shipped alert fires, names which rank waits for
+// which, and clears when the rank goes on.
 func TestStallMakesTheAlertFire(t *testing.T) {
 	pushed := newPushed(t)
 	job, targets := startJob(t, "steps", "CARILLON_RAS_ALERTMANAGERS="+pushed.url)
@@ -177,7 +177,7 @@ func TestStallMakesTheAlertFire(t *testing.T) {
 		t.Errorf("it says %q, want %q", a.Annotations["summary"], want)
 	}
 
-	// What the processes push of the verdict is the same alert.
+	// The verdict that the processes push is the same alert.
 	var scraped alert
 	s.await("the verdict fires", func(alerts []alert) (ok bool) {
 		scraped, ok = firing(alerts, "CarillonVerdict")
@@ -196,7 +196,7 @@ func TestStallMakesTheAlertFire(t *testing.T) {
 	}
 }
 
-// awaitRanks waits until so many ranks are scraped, and recorded rules have values.
+// awaitRanks waits until n ranks are scraped, and recorded rules have values.
 func (s *server) awaitRanks(n int) {
 	s.t.Helper()
 	for _, query := range []string{
@@ -218,7 +218,7 @@ func (s *server) awaitSeries(query string) {
 	})
 }
 
-// exemplars follows one from Prometheus to the trace that a rank keeps.
+// exemplars follows an exemplar from Prometheus to the trace that a rank keeps.
 func (s *server) exemplars(targets string) {
 	s.t.Helper()
 	var data []struct {
@@ -249,7 +249,7 @@ func (s *server) exemplars(targets string) {
 	s.t.Errorf("Prometheus has no exemplars: %+v", data)
 }
 
-// pushed are the alerts that processes push, to what they take for an Alertmanager.
+// pushed receives the alerts that processes push, in place of an Alertmanager.
 type pushed struct {
 	url    string
 	labels chan map[string]string
@@ -265,7 +265,7 @@ func newPushed(t *testing.T) *pushed {
 		for _, a := range alerts {
 			select {
 			case p.labels <- a.Labels:
-			default: // sent again, as nobody waits for it
+			default: // a repeated alert that nobody waits for
 			}
 		}
 	}))

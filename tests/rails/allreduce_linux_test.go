@@ -15,14 +15,14 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// How often a size is measured at least and at most, after as many calls as at least that don't count.
+// The least and most measurements of a size. They follow the least number of calls that don't count.
 const (
 	fewest = 3
 	most   = 10_000
 )
 
-// BenchmarkAllReduce prints the median time of a float32 sum between two hosts: ours, and gloo's and Open MPI's over
-// TCP where they are installed. An iteration measures each side once, by turns, in a job of its own.
+// BenchmarkAllReduce prints the median time of a float32 sum between two hosts: ours, and those of gloo and Open MPI
+// over TCP if they are installed. An iteration measures each side once, in turn, in a job of its own.
 func BenchmarkAllReduce(b *testing.B) {
 	budget := 500 * time.Millisecond
 	for _, ranks := range []int{1, 2, 4} {
@@ -59,11 +59,11 @@ func BenchmarkAllReduce(b *testing.B) {
 	}
 }
 
-// side is somebody's all-reduce.
+// side is one library's all-reduce.
 type side struct {
 	name    string
 	missing string                  // why it can't be measured; empty if it can
-	measure func(size int) []string // what its processes print: the first one, iterations and seconds
+	measure func(size int) []string // returns the output of its processes: the first one prints iterations and seconds
 }
 
 func (s *side) once(b *testing.B, size int) time.Duration {
@@ -77,7 +77,7 @@ func (s *side) once(b *testing.B, size int) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// printSides prints a line for each size: what each side took, and of each other side, how many times that is of ours.
+// printSides prints a line for each size: the time of each side, and the ratios of the other sides' times to ours.
 func printSides(sizes []int, sides []side, took [][][]time.Duration) {
 	fmt.Fprintf(os.Stderr, "%10s", "bytes")
 	for i, s := range sides {
@@ -104,12 +104,12 @@ func printSides(sizes []int, sides []side, took [][][]time.Duration) {
 	}
 }
 
-// arguments are those that all programs end with: bytes, seconds, least and most iterations.
+// arguments returns the last arguments of all programs: bytes, seconds, least and most iterations.
 func arguments(size int, budget time.Duration) []string {
 	return []string{fmt.Sprint(size), fmt.Sprint(budget.Seconds()), fmt.Sprint(fewest), fmt.Sprint(most)}
 }
 
-// compile makes a program, and says what is missing for that.
+// compile builds a program, or returns what is missing for that.
 func compile(b *testing.B, needs []string, packages string, args ...string) (program, missing string) {
 	b.Helper()
 	for _, file := range needs {
@@ -127,7 +127,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// gloo has two algorithms, of which now one and now the other is faster.
+// gloo has two algorithms; sometimes the one is faster and sometimes the other.
 func gloo(b *testing.B, enter [][]string, layout []int, budget time.Duration) (sides []side) {
 	program, missing := compile(b, []string{"g++", "/usr/include/gloo/allreduce.h"}, "g++ libgloo-dev",
 		"g++", "-O3", "-march=native", "testdata/allreduce_gloo.cc", "-lgloo")
@@ -145,7 +145,7 @@ func gloo(b *testing.B, enter [][]string, layout []int, budget time.Duration) (s
 	return sides
 }
 
-// openMPI starts its ranks by an agent that enters a host as ssh would.
+// openMPI starts its ranks with an agent that enters a host as ssh would.
 func openMPI(b *testing.B, enter [][]string, layout []int, budget time.Duration) side {
 	program, missing := compile(b, []string{"mpirun", "mpicc"}, "openmpi-bin libopenmpi-dev",
 		"mpicc", "-O2", "../../cmd/carillon/internal/bench/openmpi/allreduce.c")
@@ -159,7 +159,7 @@ func openMPI(b *testing.B, enter [][]string, layout []int, budget time.Duration)
 	if err := os.WriteFile(agent, []byte(script+"esac\n"), 0o700); err != nil {
 		b.Fatal(err)
 	}
-	// All hosts have the same cores: a rank that were bound to one would share it with that of the other host.
+	// All hosts have the same cores: a rank that is bound to a core would share it with a rank of the other host.
 	args := []string{
 		"mpirun", "--allow-run-as-root", "--host", strings.Join(hosts, ","), "--bind-to", "none",
 		"--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include", "eth0",
@@ -174,14 +174,14 @@ func openMPI(b *testing.B, enter [][]string, layout []int, budget time.Duration)
 	}}
 }
 
-// reduction is the median time of an all-reduce, of the slowest rank.
+// reduction is the median time of an all-reduce, on the slowest rank.
 type reduction struct {
 	iterations int
 	latency    time.Duration
 }
 
-// measureAllReduce does what the programs of the other sides do. Open MPI's, of which there are many more operations,
-// has no trial before the one that counts.
+// measureAllReduce does what the programs of the other sides do. Open MPI's program makes many more operations, and has
+// no trial run before the one that counts.
 func measureAllReduce(ctx context.Context, world *ccl.Comm, size int, budget time.Duration) (reduction, error) {
 	send, recv := make([]float32, size/4), make([]float32, size/4)
 	for i := range send {
@@ -201,7 +201,7 @@ func measureAllReduce(ctx context.Context, world *ccl.Comm, size int, budget tim
 		}
 		return median(took), nil
 	}
-	// The first operations go through memory that nobody has touched: theirs is not the time.
+	// The first operations use memory that nobody has touched, so their time doesn't count.
 	var slowest time.Duration
 	n := []int64{fewest}
 	for _, share := range []time.Duration{0, budget / 2, budget} {

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// BenchmarkAllToAll prints the median time of an all-to-all with PXN off and on, measured by turns, and the median and
+// BenchmarkAllToAll prints the median time of an all-to-all with PXN off and on, measured in turn, and the median and
 // the quartiles of their ratios. An iteration measures all sizes once, in a job of its own.
 func BenchmarkAllToAll(b *testing.B) {
 	for _, layout := range [][]int{{4, 4}, {4, 4, 4, 4}} {
@@ -60,8 +60,8 @@ type timing struct {
 	Off, On time.Duration
 }
 
-// measureAllToAll times all-to-alls over both worlds, by turns. Each turn of a world begins with a few calls that don't
-// count: what the other one used goes to sleep.
+// measureAllToAll times all-to-alls over both worlds, in turn. Each turn of a world begins with a few calls that don't
+// count: the resources of a world go to sleep during the other one's turn.
 func measureAllToAll(ctx context.Context, worlds [2]*ccl.Comm, size int, budget time.Duration) (timing, error) {
 	settle, turn := 3, 10
 	if size > 1<<20 {
@@ -95,8 +95,8 @@ func measureAllToAll(ctx context.Context, worlds [2]*ccl.Comm, size int, budget 
 	return timing{Bytes: len(send), Off: median(times[0]), On: median(times[1])}, nil
 }
 
-// touchWindows fills all windows between the ranks, each of which has at most 2 MiB: what goes through memory that
-// nobody has touched takes longer.
+// touchWindows fills all windows between the ranks, each of which has at most 2 MiB: memory that nobody has touched is
+// slower.
 func touchWindows(ctx context.Context, worlds [2]*ccl.Comm) error {
 	n := worlds[0].Size() * 2 << 20
 	send, recv := make([]byte, n), make([]byte, n)
@@ -108,7 +108,7 @@ func touchWindows(ctx context.Context, worlds [2]*ccl.Comm) error {
 	return nil
 }
 
-// median sorts d.
+// median sorts d and returns its median.
 func median[T cmp.Ordered](d []T) T {
 	slices.Sort(d)
 	return d[len(d)/2]

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(inside())
 }
 
-// inside runs the tests in a network namespace of their own, where no bridge or address is in anybody's way.
+// inside runs the tests in a network namespace of their own, so that their bridges and addresses don't collide with
+// others.
 func inside() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
@@ -46,12 +47,12 @@ func inside() int {
 	return 1
 }
 
-// congestion is the hosts' TCP congestion control, whatever the machine has: BBR paces by an estimate of the bandwidth,
-// for which a burst on virtual Ethernet is too short, and a namespace may not have CUBIC as its default.
+// congestion is the hosts' TCP congestion control, whatever the machine uses: BBR paces by an estimate of the
+// bandwidth, for which a burst on virtual Ethernet is too short, and CUBIC may not be a namespace's default.
 const congestion = "reno"
 
-// newHosts makes n network namespaces at a switch, each with a host name of its own, and returns what a command begins
-// with that runs in each.
+// newHosts makes n network namespaces that are connected by a switch, each with a host name of its own, and returns the
+// beginning of a command that runs in each.
 func newHosts(tb testing.TB, n int) (enter [][]string) {
 	tb.Helper()
 	ip(tb, "link", "add", "switch", "type", "bridge")
@@ -99,7 +100,7 @@ func command(tb testing.TB, args ...string) {
 	}
 }
 
-// onHost is a command that runs on a host.
+// onHost returns a command that runs on a host.
 func onHost(enter []string, args ...string) *exec.Cmd {
 	cmd := exec.Command(enter[0], append(enter[1:len(enter):len(enter)], args...)...)
 	cmd.Stderr = os.Stderr
@@ -107,7 +108,7 @@ func onHost(enter []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// together runs commands at the same time, and returns what each printed.
+// together runs commands at the same time, and returns the output of each.
 func together(tb testing.TB, cmds []*exec.Cmd) (printed []string) {
 	tb.Helper()
 	outs := make([]io.Reader, len(cmds))

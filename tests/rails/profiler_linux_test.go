@@ -22,16 +22,16 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// told is what the plug-in in Go of a rank was told of.
+// told is what a rank's plug-in in Go was told.
 type told struct {
 	Sent, Received map[string]int // bytes, by owner and peer of the operations
 	Waited         bool           // for the peer
-	Own, Shared    int            // operations in use of the carrier's process, when they were most
+	Own, Shared    int            // the most operations of the carrier's process that were in use at once
 }
 
-// Plug-ins of every process see the operations of others, some in the memory that these share, and get contexts and
-// handles of their own process only. An operation has its true owner, to whom the receivers, too, ascribe its bytes.
-// The carrier, whose pools are exhausted meanwhile, waits, and its in-flight table says for what.
+// Plug-ins of every process see the operations of other processes, some in the memory that these share, but get only
+// contexts and handles of their own process. An operation has its true owner, and receivers count its bytes for that
+// owner, too. The carrier, whose pools are exhausted meanwhile, waits, and its in-flight table says for what.
 func TestContexts(t *testing.T) {
 	plugin := filepath.Join(t.TempDir(), "contexts.so")
 	build := exec.CommandContext(t.Context(), "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
@@ -64,13 +64,13 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// The ranks of the first host send messages to one of the other through its carrier, over several communicators: more
-// than the carrier's process has operations, and fewer than the receiver has room for.
+// The ranks of the first host send messages to one rank of the other host through its carrier, over several
+// communicators: more messages than the carrier's process has operations, and fewer than the receiver has room for.
 const (
 	carrier  = 1
 	receiver = 5
 	splits   = 4
-	size     = 600 // an operation takes no two
+	size     = 600 // no message takes two operations
 )
 
 func messages(from int) int {
@@ -80,7 +80,7 @@ func messages(from int) int {
 	return 50
 }
 
-// owners is a plug-in that adds up the bytes of each owner. All its methods are called by one goroutine.
+// owners is a plug-in that sums the bytes of each owner. One goroutine calls all its methods.
 type owners struct {
 	told
 	pids map[[2]int]bool // rank and process of the operations
@@ -95,7 +95,7 @@ func (*owners) Mask() profiler.Mask                 { return profiler.ProxyStep 
 func (*owners) Stop(profiler.Handle, *profiler.End) {}
 func (*owners) Finalize()                           {}
 
-// Init leaves the world out.
+// Init ignores the world.
 func (o *owners) Init(info profiler.Info) (profiler.Recorder, error) {
 	if info.Name == "world" {
 		return newOwners(), nil
@@ -103,7 +103,7 @@ func (o *owners) Init(info profiler.Info) (profiler.Recorder, error) {
 	return o, nil
 }
 
-// Start makes the owner and peer the handle of an operation and its steps. Nothing else is told.
+// Start returns the owner and peer as the handle of an operation and its steps, and ignores all other events.
 func (o *owners) Start(e *profiler.Event) profiler.Handle {
 	switch e.Type {
 	case profiler.ProxyOp:
@@ -164,7 +164,8 @@ func profileRank(ctx context.Context, j job) error {
 	} else {
 		err = exchange(ctx, rt, comms)
 	}
-	// What a rank still carries when its own communicator has ended is not told: the world's barrier comes before.
+	// What a rank still carries after its own communicator has ended is not reported, so the world's barrier comes
+	// first.
 	err = errors.Join(err, ccl.AllToAll(ctx, comms[0], make([]byte, j.size()), make([]byte, j.size())),
 		ccl.Barrier(ctx, world))
 	for _, comm := range append(comms, world) {
@@ -209,8 +210,8 @@ func exchange(ctx context.Context, rt *ccl.Runtime, comms []*ccl.Comm) error {
 	})
 }
 
-// jam cuts the host off the network while send runs, until no operation is free and the in-flight table of its tape
-// says that the rank waits for one. It returns the counts of then.
+// jam cuts the host off the network while send runs, until no operation is free and the in-flight table on its tape
+// says that the rank waits for one. It returns the counts at that time.
 func jam(ctx context.Context, rt *ccl.Runtime, path string, send func() error) (s fabric.ProxyStats, err error) {
 	reader, err := tape.Open(path)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Without PXN, a rank has a connection with each rank of other hosts; with it, with those of its rail alone. A rank
-// whose local index another host has not is on the rail of the one whose turn it is there.
+// Without PXN, a rank has a connection with each rank on other hosts; with PXN, only with those of its rail. A rank
+// whose local index doesn't exist on another host joins the rail of one of that host's ranks, in turn.
 func TestConnections(t *testing.T) {
 	for _, c := range []struct {
 		hosts   []int

@@ -23,14 +23,14 @@ import (
 // rankVariable makes the test binary a rank of a job: a job as JSON.
 const rankVariable = "CARILLONTEST_RAILS_RANK"
 
-// job is what a rank is told.
+// job is the description of a job that a rank gets.
 type job struct {
-	Hosts  []int // ranks of each
+	Hosts  []int // how many ranks each host has
 	Rank   int
 	Do     string // count, profile, alltoall or allreduce
 	PXN    bool   // count: whether it is on
 	Want   []int  // count: the connections of each rank
-	Sizes  []int  // alltoall, allreduce: bytes that each rank gives
+	Sizes  []int  // alltoall, allreduce: bytes of each rank's input
 	Budget time.Duration
 	Plugin string // profile: the plug-in in C
 	Tapes  string // profile: the folder for tapes
@@ -43,7 +43,7 @@ func (j job) size() (n int) {
 	return n
 }
 
-// host is the host of a rank.
+// host is the index of a rank's host.
 func (j job) host(rank int) (i int) {
 	for ; rank >= j.Hosts[i]; i++ {
 		rank -= j.Hosts[i]
@@ -51,7 +51,7 @@ func (j job) host(rank int) (i int) {
 	return i
 }
 
-// runtime makes the runtime of a world of the job. What is to see what its rank does may be nil.
+// runtime makes the runtime of a world of the job. p and t, which observe the rank, may be nil.
 func (j job) runtime(world int, pxn bool, p *profiler.Profiler, t *tape.Writer) (*ccl.Runtime, error) {
 	return ccl.New(ccl.Config{
 		Engine: host.Kind(), Log: slog.New(slog.DiscardHandler), Profiler: p, Tape: t,
@@ -102,12 +102,12 @@ func runRank() error {
 	case "count":
 		n := connections()
 		for end := time.Now().Add(10 * time.Second); n != j.Want[j.Rank] && time.Now().Before(end); n = connections() {
-			time.Sleep(time.Millisecond) // those by which the ranks found each other end soon, as the kernel says
+			time.Sleep(time.Millisecond) // connections of the rendezvous close soon; the kernel still lists them
 		}
 		if err := out.Encode(n); err != nil {
 			return err
 		}
-		return ccl.Barrier(ctx, worlds[0]) // so that none leaves while others count
+		return ccl.Barrier(ctx, worlds[0]) // so that no rank leaves while others count
 	case "alltoall":
 		if err := touchWindows(ctx, worlds); err != nil {
 			return err
@@ -139,7 +139,7 @@ func runRank() error {
 	return errors.New("nothing to do")
 }
 
-// connections counts the connections with ranks of other hosts of this process, each of which has a socket for either
+// connections counts this process's connections with ranks on other hosts. Each such rank has a socket for each
 // direction.
 func connections() (n int) {
 	table, err := os.ReadFile("/proc/self/net/tcp")

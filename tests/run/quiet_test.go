@@ -17,19 +17,19 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// quietly starts a job of this test's binary, whose ranks play a role and leave what they log to the default.
+// quietly starts a job of this test's binary, whose ranks play a role and use the default log.
 func quietly(t *testing.T, role string) *e2e.Job {
 	t.Helper()
 	return e2e.Start(t, []string{roleVariable + "=" + role, "CARILLON_LOG=", "NCCL_DEBUG="},
 		"carillon", "run", "-n", "3", "--tape-dir", t.TempDir(), "--", os.Args[0])
 }
 
-// saidByRanks is what the ranks printed.
+// saidByRanks returns the lines that the ranks printed.
 func saidByRanks(j *e2e.Job) []string {
 	return regexp.MustCompile(`(?m)^\[\d\] .*$`).FindAllString(j.Output(), -1)
 }
 
-// TestHandledErrorIsQuiet: an error that a program handles is returned, and nothing else is said of it.
+// TestHandledErrorIsQuiet: an error that a program handles is returned, and nothing is printed about it.
 func TestHandledErrorIsQuiet(t *testing.T) {
 	job := quietly(t, "handle")
 	if code := job.ExitCode(); code != 0 {
@@ -40,7 +40,7 @@ func TestHandledErrorIsQuiet(t *testing.T) {
 	}
 }
 
-// TestInterruptIsQuiet: ^C on a job that is well is a line a rank: the program's own. What it gets is no timeout.
+// TestInterruptIsQuiet: ^C on a healthy job gives one line per rank: the program's own. The error isn't a timeout.
 func TestInterruptIsQuiet(t *testing.T) {
 	job := quietly(t, "interrupt")
 	for rank := range 3 {
@@ -58,7 +58,7 @@ func TestInterruptIsQuiet(t *testing.T) {
 	}
 }
 
-// TestMissingRankIsNamed: ranks that wait for one that never comes say soon which one it is.
+// TestMissingRankIsNamed: ranks that wait for a rank that never comes soon name it.
 func TestMissingRankIsNamed(t *testing.T) {
 	job := quietly(t, "miss")
 	for _, rank := range []int{0, 1} {
@@ -94,13 +94,13 @@ func quietRank(role string) (err error) {
 	}
 	defer world.Close()
 	if role == "handle" && world.Rank() == 1 {
-		return nil // and so destroys what the others use
+		return nil // and so destroys the communicator that the others use
 	}
 	numbers := make([]float32, 10)
 	compute := time.NewTicker(10 * time.Millisecond) // between two steps
 	defer compute.Stop()
 	for step := 0; err == nil; step++ {
-		if role == "interrupt" && step == 20 { // the ranks go in step by now
+		if role == "interrupt" && step == 20 { // the ranks are in step by now
 			fmt.Println("at work")
 		}
 		<-compute.C

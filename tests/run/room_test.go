@@ -11,7 +11,7 @@ import (
 // job is the command of a job of 4 ranks that trains for a moment.
 const job = `carillon run -q -n 4 -- digits -epochs 1`
 
-// inContainer runs a shell script where /dev is as a container has it: mounts come before, and are nobody else's.
+// inContainer runs a shell script with a /dev like that of a container; mounts are made first, in a separate namespace.
 func inContainer(t *testing.T, mounts, script string, env ...string) *e2e.Job {
 	t.Helper()
 	return e2e.Start(t, append([]string{"TMPDIR=" + t.TempDir(), "CARILLON_TAPE_DIR=", "CARILLON_TAPE_KEEP="}, env...),
@@ -20,13 +20,13 @@ func inContainer(t *testing.T, mounts, script string, env ...string) *e2e.Job {
 
 const small = `mount -t tmpfs -o size=64m tmpfs /dev/shm`
 
-// lines are those of a log that are warnings or worse.
+// lines returns the log lines that are warnings or worse.
 func lines(j *e2e.Job) []string {
 	return regexp.MustCompile(`.*level=(WARN|ERROR).*`).FindAllString(j.Output(), -1)
 }
 
-// Twenty jobs in a container, whose /dev/shm has 64 MiB: all run, none says a word, room is left for the program, and
-// the post-mortem of the last one has all its ranks.
+// Twenty jobs in a container, whose /dev/shm has 64 MiB: all run without a warning, room is left for the program, and
+// the post-mortem of the last job has all its ranks.
 func TestTwentyJobsInASmallContainer(t *testing.T) {
 	j := inContainer(t, small, `for i in $(seq 20); do `+job+` >/dev/null; done
 		echo free $(df --output=avail --block-size=1M /dev/shm | tail -n 1)
@@ -41,7 +41,7 @@ func TestTwentyJobsInASmallContainer(t *testing.T) {
 	}
 }
 
-// So do runs by the plain environment, which nobody sweeps for but the ranks themselves.
+// The same for runs with only the environment, for which nobody removes tapes but the ranks themselves.
 func TestPlainRunsInASmallContainer(t *testing.T) {
 	j := inContainer(t, small, `for i in $(seq 20); do
 			export CARILLON_JOB=plain-$i CARILLON_WORLD_SIZE=2 CARILLON_LOCAL_WORLD_SIZE=2
@@ -59,7 +59,8 @@ func TestPlainRunsInASmallContainer(t *testing.T) {
 	}
 }
 
-// Where tapes have no room or no place, a job runs with them elsewhere or without, and each rank says so in one line.
+// If there is no room or no place for tapes, a job runs with tapes elsewhere or without any, and each rank says so in
+// one line.
 func TestNoPlaceForTapes(t *testing.T) {
 	const nowhere = `mount -t tmpfs -o ro none /dev/shm; mount -t tmpfs -o ro none $TMPDIR; `
 	for name, c := range map[string]struct{ mounts, said string }{
@@ -90,7 +91,7 @@ func TestNoPlaceForTapes(t *testing.T) {
 			}
 		})
 	}
-	// The secret's file has no place either.
+	// There is no place for the secret file either.
 	check(t, inContainer(t, nowhere, job), 0,
 		"carillon: the job's secret is in the environment of its ranks, as no file can be made for it: ")
 	t.Run("required", func(t *testing.T) {

@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(e2e.Main(m))
 }
 
-// waiting is a rank that says its process id and then waits for a signal.
+// waiting is a rank that prints its process id and then waits for a signal.
 const waiting = `echo ready $$; exec sleep infinity`
 
-// start starts n ranks of a shell script, and returns their process ids once they said them.
+// start starts n ranks of a shell script, and returns their process ids once they have printed them.
 func start(t *testing.T, n int, script string, flags ...string) (*e2e.Job, []int) {
 	t.Helper()
 	args := append([]string{"run", "-n", fmt.Sprint(n)}, flags...)
@@ -66,7 +66,7 @@ func TestKilledRankEndsTheJob(t *testing.T) {
 }
 
 func TestOthersMayEndByThemselves(t *testing.T) {
-	// Rank 1 fails; rank 0 sees it as a collective would, and has its own exit code.
+	// Rank 1 fails; rank 0 sees that as it would in a collective, and has its own exit code.
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "line")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -79,7 +79,7 @@ func TestOthersMayEndByThemselves(t *testing.T) {
 	check(t, j, 128+11, "[0] rank 1 is gone\n", "; rank 0 exited with 4\n")
 }
 
-// TestRestart: a rank that is killed has all of them started again, and logs go on.
+// TestRestart: when a rank is killed, all ranks are started again, and their logs are continued.
 func TestRestart(t *testing.T) {
 	logs := t.TempDir()
 	script := `echo attempt $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS
@@ -101,7 +101,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestNoRestartOfAJobThatWasToldToEnd though its ranks fail then.
+// TestNoRestartOfAJobThatWasToldToEnd: a job that was told to end is not restarted, although its ranks fail then.
 func TestNoRestartOfAJobThatWasToldToEnd(t *testing.T) {
 	j, _ := start(t, 2, waiting, "--max-restarts", "5")
 	j.Signal(syscall.SIGTERM)
@@ -145,7 +145,7 @@ func TestExitCode(t *testing.T) {
 func TestSignalsReachTheRanks(t *testing.T) {
 	script := `trap 'echo heard USR1' USR1; trap 'echo heard HUP' HUP; trap 'echo bye; kill $!; exit 9' TERM
 		sleep infinity & echo ready $$; while :; do wait; done`
-	// What is ignored here, as under nohup, would be ignored there, and a shell could not trap it.
+	// A signal that is ignored here, as under nohup, would be ignored by the ranks, and a shell could not trap it.
 	hangUp := make(chan os.Signal, 1)
 	signal.Notify(hangUp, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangUp) })
@@ -187,7 +187,7 @@ func TestStoppedRankEndsToo(t *testing.T) {
 }
 
 func TestClosedPipeEndsTheJob(t *testing.T) {
-	// The reader takes one line and goes. Both ranks print without end.
+	// The reader takes one line and exits. Both ranks print without end.
 	j := e2e.Start(t, nil, "bash", "-c", `set -o pipefail; carillon run -n 2 -- yes | head -n 1`)
 	check(t, j, 128+13, "] y\n", "the job was ended, as its output can't be shown")
 }
@@ -212,12 +212,12 @@ func TestManyRanksAndMuchOutput(t *testing.T) {
 	j := e2e.Start(t, nil, "carillon", "run", "-q", "-n", fmt.Sprint(ranks), "--", "seq", "-f", "line %g",
 		fmt.Sprint(lines))
 	check(t, j, 0)
-	const prefix = len("[10] ") // all are as long
+	const prefix = len("[10] ") // all prefixes have this length
 	var want strings.Builder
 	for n := range lines {
 		fmt.Fprintf(&want, "line %d", n+1)
 	}
-	// One that pauses in a line has it shown in pieces: they are compared without the ends of lines.
+	// A line in which a rank pauses is shown in pieces, so the texts are compared without line ends.
 	got := make([]strings.Builder, ranks)
 	for line := range strings.Lines(j.Output()) {
 		var rank int

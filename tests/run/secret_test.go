@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestSecretIsInNoEnvironment: two launchers have the same secret, one by value and one by file. Their ranks, which
-// shells start, meet, and show it to nobody who sees their environment.
+// TestSecretIsInNoEnvironment: two launchers have the same secret, one by value and one by file. Their ranks, which are
+// started by shells, meet, and nobody who sees their environment sees the secret.
 func TestSecretIsInNoEnvironment(t *testing.T) {
 	const secret = "known-to-this-job-alone"
 	file := filepath.Join(t.TempDir(), "secret")
@@ -32,7 +32,7 @@ func TestSecretIsInNoEnvironment(t *testing.T) {
 	for rank := range 4 {
 		j := jobs[rank/2]
 		pid := j.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, rank))
-		j.Await(fmt.Sprintf(`^\[%d\] at work$`, rank)) // it has met the others
+		j.Await(fmt.Sprintf(`^\[%d\] at work$`, rank)) // it has met the other ranks
 		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if err != nil {
 			t.Fatal(err)
@@ -62,8 +62,8 @@ func TestSecretIsInNoEnvironment(t *testing.T) {
 	}
 }
 
-// TestSecretOfAKilledLauncher: a launcher that SIGKILL ends leaves the secret's file behind. The next launcher of the
-// user removes it, and no file of a launcher that lives.
+// TestSecretOfAKilledLauncher: a launcher that is killed by SIGKILL leaves its secret file behind. The user's next
+// launcher removes it, but not the file of a launcher that is still running.
 func TestSecretOfAKilledLauncher(t *testing.T) {
 	launch := func() (j *e2e.Job, secret string) {
 		j = e2e.Start(t, nil, "carillon", "run", "-n", "1", "--", "sh", "-c",

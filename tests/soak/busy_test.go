@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// runBusy computes until its standard input ends, as it does with the process that started it, however that ends.
+// runBusy computes until its standard input ends, which happens when the process that started it ends in any way.
 func runBusy(ctx context.Context) error {
 	runtime.GOMAXPROCS(1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -34,7 +34,7 @@ type crowd struct {
 	inputs  []io.Closer
 }
 
-// gather starts so many busy processes. dismiss ends them, also when not all could be started.
+// gather starts n busy processes. dismiss ends them, even if not all could be started.
 func gather(n int) (*crowd, error) {
 	c := &crowd{began: time.Now()}
 	for range n {
@@ -53,7 +53,7 @@ func gather(n int) (*crowd, error) {
 	return c, nil
 }
 
-// dismiss ends them, and returns which share of a core each has got.
+// dismiss ends the processes, and returns the share of a core that each has got.
 func (c *crowd) dismiss() (share float64, err error) {
 	for _, in := range c.inputs {
 		err = errors.Join(err, in.Close())

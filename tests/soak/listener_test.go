@@ -15,10 +15,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// listeners listen to the events of all ranks, from the first one on, until the ranks end.
+// listeners follow the events of all ranks, from the first event until the ranks end.
 type listeners struct {
-	wrong   chan string // what was told that is not to be told
-	ending  atomic.Bool // the job was told to end: ranks leave
+	wrong   chan string // events that must not be reported
+	ending  atomic.Bool // the job was told to end: ranks may leave
 	resumed atomic.Int64
 	running sync.WaitGroup
 	cancel  context.CancelFunc
@@ -26,7 +26,7 @@ type listeners struct {
 
 func newListeners() *listeners { return &listeners{wrong: make(chan string, 256)} }
 
-// listen listens to ranks with these endpoints.
+// listen listens to the ranks with these endpoints.
 func (l *listeners) listen(urls []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
@@ -45,9 +45,9 @@ func (l *listeners) close() {
 
 func (l *listeners) wait() { l.running.Wait() }
 
-// follow listens to one rank, and goes on where it was if its stream breaks.
+// follow listens to one rank, and resumes after the last event if its stream breaks.
 func (l *listeners) follow(ctx context.Context, rank int, url string) {
-	after := "0" // all that it remembers
+	after := "0" // all events that the rank remembers
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for {
@@ -68,7 +68,7 @@ func (l *listeners) follow(ctx context.Context, rank int, url string) {
 	}
 }
 
-// stream listens until the stream ends. The error says that there was none.
+// stream listens until the stream ends. It returns an error if there was no stream.
 func (l *listeners) stream(ctx context.Context, rank int, url string, after *string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/v1/events", nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func (l *listeners) stream(ctx context.Context, rank int, url string, after *str
 	return nil
 }
 
-// event takes what a rank tells.
+// event handles an event from a rank.
 func (l *listeners) event(rank int, ev *bus.Event) {
 	switch {
 	case ev.Type == semconv.EventRankJoined:
@@ -116,6 +116,6 @@ func (l *listeners) event(rank int, ev *bus.Event) {
 func (l *listeners) report(format string, args ...any) {
 	select {
 	case l.wrong <- fmt.Sprintf(format, args...):
-	default: // enough is wrong already
+	default: // enough errors were found
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/carillon-rt/carillon/tests/ones"
 )
 
-// reportVariable says how often a rank reports what it has done.
+// reportVariable sets how often a rank reports its progress.
 const reportVariable = "SOAK_TEST_REPORT"
 
-// sizes of the all-reduces, in float32: one that travels as a whole, one that doesn't.
+// sizes of the all-reduces, in float32: one that is sent in one piece, and one that isn't.
 var sizes = []int{256, 1 << 14}
 
 const splitEvery = 25 // steps
 
-// runRank is a rank's main: steps until SIGUSR2, of any of them.
+// runRank is a rank's main: steps until any rank gets SIGUSR2.
 func runRank(ctx context.Context) (err error) {
 	every, err := time.ParseDuration(os.Getenv(reportVariable))
 	if err != nil {
@@ -66,8 +66,8 @@ func runRank(ctx context.Context) (err error) {
 	}
 }
 
-// step computes, and reduces over both communicators, and now and then over one that is there for that alone. Whether
-// to stop is part of what is reduced, so that all ranks stop after the same step.
+// step computes, reduces over both communicators, and from time to time over a third one that it makes for that.
+// Whether to stop is part of what is reduced, so that all ranks stop after the same step.
 func step(ctx context.Context, world, second *ccl.Comm, number int, stop bool) (bool, error) {
 	compute()
 	for _, size := range sizes {
@@ -94,7 +94,7 @@ func step(ctx context.Context, world, second *ccl.Comm, number int, stop bool) (
 	return votes[0] > 0, err
 }
 
-// compute takes a few milliseconds of a core.
+// compute uses a core for a few milliseconds.
 func compute() {
 	x := 1.0
 	for i := range 1 << 20 {
@@ -103,10 +103,10 @@ func compute() {
 	work.Store(uint64(x))
 }
 
-// work keeps the compiler from leaving out what compute does.
+// work keeps the compiler from optimizing compute away.
 var work atomic.Uint64
 
-// pauses are how long a goroutine of this process that was ready didn't get to run.
+// pauses records how long a runnable goroutine of this process had to wait to run.
 type pauses struct{ longest atomic.Int64 } // in nanoseconds
 
 // watchPauses watches until ctx ends.

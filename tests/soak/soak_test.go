@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	startTime = 2 * time.Minute  // until all ranks have made a step, at most
-	endTime   = time.Minute      // until all have ended, at most
-	aftermath = 10 * time.Second // what follows from what was told is told, too
+	startTime = 2 * time.Minute  // at most, until all ranks have made a step
+	endTime   = time.Minute      // at most, until all have ended
+	aftermath = 10 * time.Second // time for reports that follow from the first one
 )
 
-// soak is a job beside busy processes.
+// soak is a job that runs beside busy processes.
 type soak struct {
 	t       *testing.T
 	crowd   *crowd
@@ -34,21 +34,21 @@ type soak struct {
 	heard   *listeners
 	tick    time.Duration
 	began   time.Time
-	steps   []int // of each rank, when it was looked at last
-	suspect int   // how many were suspected, whenever it was looked
+	steps   []int // of each rank, at the last look
+	suspect int   // how many were suspected, over all looks
 }
 
-// TestSilence: nothing is told of a job in which all is well, however long its processes wait for a core.
+// TestSilence: nothing is reported about a healthy job, however long its processes wait for a core.
 func TestSilence(t *testing.T) {
 	s := start(t, *lasts)
 	if err := s.watch(*lasts); err != nil {
 		t.Error(err)
-		return // the ranks are ended with the test
+		return // the end of the test ends the ranks
 	}
 	s.end()
 }
 
-// TestHearsAStop: the test hears it if a rank is stopped.
+// TestHearsAStop: if a rank is stopped, the test notices.
 func TestHearsAStop(t *testing.T) {
 	s := start(t, time.Minute)
 	e2e.Kill(t, s.pids[1], syscall.SIGSTOP)
@@ -60,7 +60,7 @@ func TestHearsAStop(t *testing.T) {
 	t.Log(err)
 }
 
-// start starts the busy processes, and among them the job, and waits until it works.
+// start starts the busy processes, and the job among them, and waits until the job works.
 func start(t *testing.T, lasts time.Duration) *soak {
 	t.Helper()
 	s := &soak{
@@ -68,7 +68,7 @@ func start(t *testing.T, lasts time.Duration) *soak {
 	}
 	var err error
 	s.crowd, err = gather(*perCore * runtime.NumCPU())
-	t.Cleanup(func() { _, _ = s.crowd.dismiss() }) // if nobody has dismissed them
+	t.Cleanup(func() { _, _ = s.crowd.dismiss() }) // in case nobody else does
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func start(t *testing.T, lasts time.Duration) *soak {
 	return s
 }
 
-// watch looks on for so long. The error is what was told, and what else was wrong.
+// watch observes the job for a while. The error has the events and everything else that was wrong.
 func (s *soak) watch(lasts time.Duration) error {
 	over, tick := time.NewTimer(lasts), time.NewTicker(s.tick)
 	looked := time.Now()
@@ -103,7 +103,7 @@ func (s *soak) watch(lasts time.Duration) error {
 		case first := <-s.heard.wrong:
 			return s.wrong(first)
 		case <-over.C:
-			if time.Since(looked) < s.tick/2 { // too soon for all to have made a step again
+			if time.Since(looked) < s.tick/2 { // too soon for all ranks to have made another step
 				return nil
 			}
 			return s.look()
@@ -116,7 +116,7 @@ func (s *soak) watch(lasts time.Duration) error {
 	}
 }
 
-// wrong gathers what is told within a while, since what was told first is rarely all.
+// wrong collects what is reported within a while, as the first report is rarely the only one.
 func (s *soak) wrong(first string) error {
 	errs := []error{
 		fmt.Errorf("after %v, with a load average of %s", time.Since(s.began).Round(time.Millisecond), load()),
@@ -134,8 +134,7 @@ func (s *soak) wrong(first string) error {
 	}
 }
 
-// look says how it goes. The error says that a rank has made no step since it was looked at last, or that one isn't
-// there.
+// look checks the job. It returns an error if a rank has made no step since the last look, or isn't there.
 func (s *soak) look() error {
 	done := s.done()
 	line := fmt.Sprintf("soak: %v: %d steps, load average %s, longest pause %v", time.Since(s.began).Round(time.Second),
@@ -157,8 +156,8 @@ func (s *soak) look() error {
 	return nil
 }
 
-// members asks a rank for the members that it knows. The error says that there are not as many as there should be, or
-// one is neither alive nor suspected.
+// members asks a rank for the members that it knows. It returns an error if their number is wrong, or if one is neither
+// alive nor suspected.
 func (s *soak) members() (suspects int, err error) {
 	resp, err := http.Get(s.urls[0] + "/api/v1/ranks")
 	if err != nil {
@@ -184,7 +183,7 @@ func (s *soak) members() (suspects int, err error) {
 	return suspects, nil
 }
 
-// end ends the job, and says how it was.
+// end ends the job, and logs its statistics.
 func (s *soak) end() {
 	s.t.Helper()
 	took := time.Since(s.began)
@@ -204,8 +203,8 @@ func (s *soak) end() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	// With that many of one priority, and ranks beside them, none gets more; some more may be a matter of how it is
-	// counted.
+	// With so many processes of one priority, and ranks beside them, none gets more; a little more may be due to the
+	// way of counting.
 	if most := 1.1 / float64(*perCore); share > most {
 		s.t.Errorf("each busy process got %.2f of a core, want at most %.2f: the cores were not as busy as "+
 			"they should be",
@@ -220,7 +219,7 @@ func (s *soak) end() {
 		s.tick, s.suspect, s.heard.resumed.Load())
 }
 
-// progress is what a rank said last.
+// progress is a rank's last report.
 type progress struct {
 	steps int
 	pause time.Duration
@@ -228,7 +227,7 @@ type progress struct {
 
 var said = regexp.MustCompile(`(?m)^\[(\d+)\] steps (\d+) paused (\S+)$`)
 
-// done is what each rank said last.
+// done returns the last report of each rank.
 func (s *soak) done() []progress {
 	all := make([]progress, *ranks)
 	for _, m := range said.FindAllStringSubmatch(s.job.Output(), -1) {

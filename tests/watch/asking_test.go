@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestAskingIsPleasant: a person asks with several commands side by side, also while a program asks all ranks without a
-// pause, and is told each time.
+// TestAskingIsPleasant: a person runs several commands in parallel, also while a program queries all ranks without a
+// pause, and gets an answer each time.
 func TestAskingIsPleasant(t *testing.T) {
 	_, tapes, _ := start(t)
 	first := e2e.Start(t, nil, "carillon", "watch", tapes)
@@ -40,7 +40,7 @@ func TestAskingIsPleasant(t *testing.T) {
 	}
 }
 
-// endpoints are where the ranks' health endpoints are.
+// endpoints returns the URLs of the ranks' health endpoints.
 func endpoints(t *testing.T, tapes string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(tapes, "*", "*.tape"))
@@ -56,7 +56,7 @@ func endpoints(t *testing.T, tapes string) []string {
 	return urls
 }
 
-// ask asks for JSON.
+// ask makes a query for JSON.
 func ask(t *testing.T, url string) (status int, body []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestOtherUsersLearnNothing: another user of the host gets a bare yes or no of two probes, and this one and root all,
-// as before. It needs root, to be another user.
+// TestOtherUsersLearnNothing: another user of the host gets only a yes or no from two probes, while this user and root
+// get all, as before. The test needs root to become another user.
 func TestOtherUsersLearnNothing(t *testing.T) {
 	_, tapes, _ := start(t)
 	url := endpoints(t, tapes)[0]
@@ -39,7 +39,7 @@ func TestOtherUsersLearnNothing(t *testing.T) {
 	}
 }
 
-// curl is what a user is answered.
+// curl returns the answer that a user gets.
 func curl(t *testing.T, user uint32, url string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "curl", "-s", "--noproxy", "*", url)

@@ -114,11 +114,11 @@ func TestWatchAndStatus(t *testing.T) {
 	}
 }
 
-// TestWatchGoesOnWithAnotherRank: the rank that is listened to is stopped, and the others tell so.
+// TestWatchGoesOnWithAnotherRank: the rank whose stream is followed is stopped, and the others report that.
 func TestWatchGoesOnWithAnotherRank(t *testing.T) {
 	job, tapes, _ := start(t)
 	watch := e2e.Start(t, nil, "carillon", "watch", tapes)
-	heard := watch.AwaitPID(`rank\.joined: rank \d+ \(.*-(\d+)\)`) // by one of the others, so that this one isn't it
+	heard := watch.AwaitPID(`rank\.joined: rank \d+ \(.*-(\d+)\)`) // reported by another rank, so it is not this one
 	watch.Await(`verdict\.opened: rank 2`)
 	for rank := range 4 {
 		if pid := job.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, rank)); pid != heard && rank != 2 {
@@ -130,14 +130,14 @@ func TestWatchGoesOnWithAnotherRank(t *testing.T) {
 	}
 }
 
-// status is the command's exit code and what it says.
+// status returns the exit code and the output of the command.
 func status(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
 	j := e2e.Start(t, nil, "carillon", append([]string{"status"}, args...)...)
 	return j.ExitCode(), j.Output()
 }
 
-// awaitStatus is what the command says once it has an exit code: snapshots are some moments old.
+// awaitStatus returns the command's output once it has an exit code: snapshots are some moments old.
 func awaitStatus(t *testing.T, code int, args ...string) (text string) {
 	t.Helper()
 	var last int

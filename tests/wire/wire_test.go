@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// textVariable makes this program a rank, and is what it sends.
+// textVariable makes this program a rank, and has the text that it sends.
 const textVariable = "CARILLONTEST_WIRE_TEXT"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runRank all-reduces a text, many times over, to what it was.
+// runRank all-reduces a text many times, so that the result is the text again.
 func runRank(ctx context.Context, text string) error {
 	n, err := node.Start(ctx, node.FromEnv(), node.WithHealth(""))
 	if err != nil {
@@ -59,15 +59,16 @@ func runRank(ctx context.Context, text string) error {
 	return nil
 }
 
-// overhear returns whether any of the texts is on the network until stop is called, by which all of it was looked at.
+// overhear looks for the text on the network until stop is called; stop returns whether it was there, once all packets
+// were checked.
 func overhear(t *testing.T, text string) (stop func() bool) {
 	t.Helper()
-	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8 // in the order of the network
+	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8 // in network byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all)
 	if err != nil {
 		t.Fatalf("listen in on the network, which needs root: %v", err)
 	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20) // the default holds a part
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20) // the default is too small
 	socket := os.NewFile(uintptr(fd), "network")
 	end := []byte(rand.Text())
 	heard := make(chan bool, 1)
@@ -96,7 +97,7 @@ func overhear(t *testing.T, text string) (stop func() bool) {
 		again := time.NewTicker(100 * time.Millisecond)
 		defer again.Stop()
 		for {
-			_, _ = c.Write(end) // nobody need listen there
+			_, _ = c.Write(end) // nobody needs to listen there
 			select {
 			case found := <-heard:
 				return found
@@ -117,7 +118,7 @@ func start(t *testing.T, text, script string) *e2e.Job {
 		"carillon", "run", "-n", "2", "--linger", "20s", "--", "sh", "-c", script+`; exec "$0"`, program)
 }
 
-// What ranks send each other is seen on the network, unless they encrypt it.
+// Data that ranks send each other is visible on the network, unless they encrypt it.
 func TestOverheard(t *testing.T) {
 	for mode, seen := range map[string]bool{"plain": true, "authenticate": true, "encrypt": false} {
 		t.Run(mode, func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestOverheard(t *testing.T) {
 	}
 }
 
-// Two ways to protect one job: each rank says so, and names the other one.
+// If the two ranks of a job protect it differently, each rank says so, and names the other.
 func TestTwoWires(t *testing.T) {
 	job := start(t, rand.Text(), `export CARILLON_WIRE=plain; if [ "$RANK" = 1 ]; then CARILLON_WIRE=encrypt; fi`)
 	job.Await(`(?m)^\[0\] .*rank 1.*its wire is to be "encrypt", and this rank's "plain": set CARILLON_WIRE alike`)

@@ -255,7 +255,7 @@ ncclResult_t act_end(struct act *act, ncclResult_t answer) {
     const bool goes_on = answer == ncclInProgress && !acts_ends(act->use.call);
     acts_follow(comm, act->use.call, act->use.before, answer);
     if (goes_on) {
-      acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK); /* only one lasts: finalize waits for operations */
+      acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK); /* the only one: a finalize waits for operations */
       acts_go_on(comm, acts_open(comm, &act->life, &act->use.site));
     } else {
       acts_end_life(comm, act->life, answer, answer == ncclInProgress ? CARILLON_CODE_OK : guard_code(answer));

@@ -212,8 +212,8 @@ static const struct mistake *drain(struct use *u) {
   return NULL;
 }
 
-/* Whether a thread may make the call only while no other thread is in one on the same communicator. This excludes calls
-   that only ask, and ncclCommAbort. */
+/* Whether a thread may make the call only while no other thread is in one on the same communicator. False for calls
+   that only ask, and for those that break in: abort and revoke. */
 static bool exclusive(carillon_call_t call) {
   return call >= CARILLON_CALL_ALL_REDUCE || guard_derives(call) || call == CARILLON_CALL_FINALIZE ||
          call == CARILLON_CALL_DESTROY;

@@ -11,7 +11,7 @@
 
 struct python_line {
   char function[64];
-  char file[256]; /* the end of a long name */
+  char file[256]; /* only the end of a long name */
   int32_t line;
 };
 

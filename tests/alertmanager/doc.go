@@ -1,5 +1,5 @@
-// Package alertmanager holds ras/bus/alertmanager against a real Alertmanager: an alert fires, changes, is resolved,
-// and survives that Alertmanager was away.
+// Package alertmanager tests ras/bus/alertmanager with a real Alertmanager: an alert fires, changes, is resolved, and
+// survives a time when Alertmanager is away.
 //
 //	bus ──▶ sink ──POST /api/v2/alerts──▶ alertmanager ◄──GET /api/v2/alerts── test
 //

@@ -1,2 +1,3 @@
-// Package carrier tests what is said of a rank that carries messages for others and is stopped or killed meanwhile.
+// Package carrier tests what is reported about a rank that is stopped or killed while it carries messages for other
+// ranks.
 package carrier

@@ -1,2 +1,2 @@
-// Package corpus plays trials with carillon corpus, simulated ones and some with real processes.
+// Package corpus plays trials with carillon corpus: simulated ones, and some with real processes.
 package corpus

@@ -2,7 +2,7 @@
 //
 //	cross DIR GOOS/GOARCH…
 //
-// It reads the sources of all that they import, which takes seconds. go vet would compile all of that.
+// It reads the sources of all packages that they import, which takes seconds; go vet would compile all of these.
 package main
 
 import (

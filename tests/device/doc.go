@@ -1,3 +1,3 @@
-// Package device hangs jobs whose ranks are on GPUs of a fake driver, in the ways that look alike from outside, and
-// reads what is said of them while they hang and after they were killed.
+// Package device makes jobs hang whose ranks use GPUs of a fake driver, in ways that look alike from outside, and
+// checks the reports while they hang and after they were killed.
 package device

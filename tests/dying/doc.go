@@ -1,3 +1,3 @@
-// Package dying kills a rank, or ends its context, while a communicator is being made: at any moment of an init, a
-// split, a shrink and a grow, between processes of one host and of several. All others must learn of it.
+// Package dying kills a rank, or cancels its context, while a communicator is being made: at any moment of an init, a
+// split, a shrink or a grow, between processes of one host and of several. All other ranks must learn of it.
 package dying

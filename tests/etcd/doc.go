@@ -1,2 +1,2 @@
-// Package etcd tests the rendezvous in a real etcd.
+// Package etcd tests the rendezvous through a real etcd.
 package etcd

@@ -1,4 +1,4 @@
-// Command fakecuda builds the fake CUDA driver and its kernels in a folder, and prints the command of a shell that has
+// Command fakecuda builds the fake CUDA driver and its kernels in a folder, and prints a shell command after which
 // programs find them.
 package main
 

@@ -22,9 +22,9 @@
 // NCCL_PROFILER_PLUGIN, NCCL_P2P_DISABLE, NCCL_PXN_DISABLE; NCCL_DEBUG set to anything shows the reason of each error):
 //
 //	FAKENCCL_HEAP=dirty      memory of destroyed communicators is overwritten at once
-//	FAKENCCL_CONNECT=lazy    the first collective of a communicator is launched when all ranks have come to it
+//	FAKENCCL_CONNECT=lazy    the first collective of a communicator is launched once all ranks have reached it
 //	FAKENCCL_BREAKS=64       the last rank fails to run collectives of 64 bytes; the others wait for it
-//	FAKENCCL_CUT=1           what rank 1 sends is taken by the network and never leaves
+//	FAKENCCL_CUT=1           the network accepts what rank 1 sends, and never delivers it
 //	FAKENCCL_PROXY=unpaired  proxy steps that never stop, and states recorded after a stop
 //
 // src/misbehave.c, src/profiler.c and src/ras.c say what goes wrong in which version, and when.

@@ -2,7 +2,7 @@
 //
 //	go test -tags gpu -v ./gpu
 //
-// Beside them, run.sh runs PyTorch jobs on NCCL under carillon attach, well ones and ones with a fault, and prints a
-// table of what was said of them, and what it costs a call. It needs no Go, and one GPU is enough. With --perf it
-// compares what operations take, which needs two. The tests of package attach run it on the fake NCCL.
+// Beside them, run.sh runs PyTorch jobs on NCCL under carillon attach, both healthy and faulty ones, and prints a table
+// of what was reported about them, and of the cost of a call. It needs no Go, and one GPU is enough. With --perf it
+// compares the durations of operations, which needs two GPUs. The tests of package attach run it on the fake NCCL.
 package gpu

@@ -1,3 +1,3 @@
-// Package left has ranks end in every way that keeps them from sending their last spans, and starts jobs twice in one
-// environment; and it looks at what arrives, and what is left on the tapes.
+// Package left tests ranks that end in every way that keeps them from sending their last spans, and jobs that are
+// started twice in one environment: which spans arrive, and what is left on the tapes.
 package left

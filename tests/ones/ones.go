@@ -1,4 +1,4 @@
-// Package ones makes collectives of which every rank knows the result.
+// Package ones makes collectives whose results every rank knows in advance.
 package ones
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// AllReduce sums size ones of each rank, and checks the sum. It blocks as ccl.AllReduce does; its error is that one's,
-// or of the sum.
+// AllReduce sums size ones of each rank, and checks the sum. It blocks as ccl.AllReduce does; its error is that of
+// ccl.AllReduce, or says that the sum is wrong.
 func AllReduce(ctx context.Context, comm *ccl.Comm, size int) error {
 	data := make([]float32, size)
 	for i := range data {

@@ -1,2 +1,2 @@
-// Package postmortem kills, hangs and confuses jobs of real processes, and reads what carillon postmortem says of them.
+// Package postmortem kills, hangs and confuses jobs of real processes, and checks carillon postmortem's reports.
 package postmortem

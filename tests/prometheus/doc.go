@@ -1,5 +1,5 @@
-// Package prometheus holds the dashboards folder against what Carillon really does: every expression of a dashboard or
-// rule against the metrics of a job that runs, the rules with promtool and Alertmanager's own checker, and the alerts
+// Package prometheus checks the dashboards folder against Carillon's real behavior: every expression of a dashboard or
+// rule against the metrics of a running job, the rules with promtool and Alertmanager's own checker, and the alerts
 // with a real Prometheus that scrapes a job while it hangs.
 //
 //	ranks ◄──/metrics── prometheus ◄──/api/v1/alerts── test

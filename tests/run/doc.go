@@ -1,3 +1,3 @@
-// Package run tests carillon run as a user meets it: processes and a launcher that are killed, signals, exit codes,
-// closed pipes, what a rank's environment shows, containers without room.
+// Package run tests carillon run as a user sees it: processes and a launcher that are killed, signals, exit codes,
+// closed pipes, the environment of ranks, containers with little room.
 package run

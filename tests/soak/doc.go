@@ -1,4 +1,4 @@
-// Package soak watches a healthy job on a machine that has far too much to do: RAS must not say a word.
+// Package soak watches a healthy job on a heavily overloaded machine: RAS must report nothing.
 //
 //	busy process ─┐ four for each core, that do nothing but compute,
 //	busy process ─┤ and have the same priority
@@ -7,10 +7,10 @@
 //	rank ─────────┘ destroys a third one now and then
 //	  └── /api/v1/events of every rank ──▶ the test: whatever is told, but that ranks join, is wrong
 //
-// Each process waits for a core again and again, and every timeout of the membership runs meanwhile; nobody is dead. In
-// make e2e it takes some seconds. For as long as one likes:
+// Each process repeatedly waits for a core, while every timeout of the membership runs; no process is dead. In make e2e
+// this takes some seconds. To run it longer:
 //
 //	make soak SOAK=1h
 //
-// That the test hears what is told is tested, too: on a rank that is stopped.
+// Another test checks that reports would be noticed: it stops a rank.
 package soak

@@ -1,2 +1,2 @@
-// Package wire listens in on jobs: what somebody on the network sees of them.
+// Package wire listens in on jobs: it tests what an observer on the network sees of them.
 package wire

@@ -1,4 +1,5 @@
-/* Runs the program that is built as the library of its first argument, which it loads into a scope of its own. */
+/* Loads the library given as its first argument, which is built from a program, into a scope of its own, and runs
+   it. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-// Preloaded: once sends_nothing is set, sockets take no data of a collective of this process, as if the network were
-// full for ever. Smaller messages, by which NCCL connects, pass.
+// Preloaded: once sends_nothing is set, sockets accept no collective data from this process, as if the network were
+// full forever. Smaller messages, with which NCCL connects, still pass.
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/socket.h>

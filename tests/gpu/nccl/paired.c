@@ -1,7 +1,8 @@
 /*
- * What ncclAllReduce takes in place through Carillon, which is preloaded, beside NCCL's own function in the same
- * process: bursts of calls of the two take turns, on all GPUs, each of which has a thread. Prints for each size a line:
- * the bytes, then for each pair of bursts the microseconds of a call of NCCL's own, and of one through Carillon.
+ * Measures an in-place ncclAllReduce through Carillon, which is preloaded, and NCCL's own function in the same process:
+ * bursts of calls of the two alternate, on all GPUs, with a thread for each GPU. Prints a line for each size: the
+ * bytes, then for each pair of bursts the microseconds per call of NCCL's own function, and of the one through
+ * Carillon.
  *
  *   paired PAIRS BYTES…
  */
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { GPUS = 16, CALLS = 1000, WARM = 4 }; /* calls of a burst; pairs before those that count */
+enum { GPUS = 16, CALLS = 1000, WARM = 4 }; /* calls per burst; pairs before those that count */
 
 #define MUST(call) \
   do { \
@@ -42,7 +43,7 @@ static double now(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* burst returns what a call takes on the slowest GPU. */
+/* burst returns the time per call on the slowest GPU. */
 static double burst(int gpu, all_reduce *call, float *data, size_t count, cudaStream_t stream) {
   pthread_barrier_wait(&barrier);
   const double began = now();
@@ -69,7 +70,7 @@ static void *run(void *arg) {
     for (int p = -WARM; p < pairs; p++) {
       double us[2];
       for (int i = 0; i < 2; i++) {
-        const int way = (i + p) & 1; /* either begins every other pair */
+        const int way = (i + p) & 1; /* the two functions begin pairs in turn */
         us[way] = burst(gpu, ways[way], data, bytes / 4, stream);
       }
       if (gpu == 0 && p >= 0) printf(" %.4f %.4f", us[0], us[1]);

@@ -1,5 +1,5 @@
-// A process that writes to an address that no GPU memory has. The driver answers with an Xid and ends its context; the GPU
-// and other processes on it are not concerned.
+// A process that writes to an address outside of all GPU memory. The driver reports an Xid and ends the process's
+// context; the GPU and other processes on it are not affected.
 #include <cstdio>
 
 __global__ void fault(int *p) { *p = 1; }

@@ -1,6 +1,7 @@
-// The same measurement as Open MPI's in cmd/carillon/internal/bench/openmpi, with gloo over TCP: median latency of a
-// float32 sum on each rank, and the largest of those. Arguments: rank, size, empty folder where the ranks meet, network
-// interface, ring or bcube, bytes, seconds, least and most iterations. Rank 0 prints iterations and seconds.
+// Makes the same measurement as Open MPI's program in cmd/carillon/internal/bench/openmpi, with gloo over TCP: each
+// rank's median latency of a float32 sum, and the largest of these. Arguments: rank, size, empty folder where the ranks
+// meet, network interface, ring or bcube, bytes, seconds, least and most iterations. Rank 0 prints iterations and
+// seconds.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -59,7 +60,7 @@ int main(int argc, char** argv) {
 		}
 		return median(took);
 	};
-	// The first operations go through memory that nobody has touched: theirs is not the time.
+	// The first operations use memory that nobody has touched, so their time doesn't count.
 	int n = min;
 	double slowest = trial(n), budget = atof(argv[7]);
 	for (double share : {budget / 2, budget}) {

@@ -1,7 +1,7 @@
 /*
- * A profiler plug-in, of version 7 of NCCL's interface, that ends its process if it is given a context or handle that
- * it has not made, that is another process's, or that has ended; or a parent for what is another process's. Its
- * contexts and handles are no addresses: they have the number of the process and one of their own.
+ * A profiler plug-in for version 7 of NCCL's interface. It ends its process if it gets a context or handle that it has
+ * not made, that belongs to another process, or that has ended; or if an operation of another process has a parent. Its
+ * contexts and handles are no addresses: they consist of the process id and a number.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -13,7 +13,7 @@
 enum { ROOM = 1 << 22 };
 
 static char live[ROOM]; /* by number */
-static uint32_t made, parents, foreign; /* operations that have a parent, and that are another process's */
+static uint32_t made, parents, foreign; /* operations with a parent, and operations of another process */
 
 static void *make(void) {
   if (++made == ROOM) {
@@ -46,7 +46,7 @@ static int start(void *context, void **handle, const struct profiler_descr_v7 *d
   struct profiler_event e = {0};
   profiler_read_v7(&e, d);
   check("a context", context);
-  if (e.parentObj != NULL && e.type != PROFILER_COLL && e.type != PROFILER_P2P) { /* whose parents, calls, have ended */
+  if (e.parentObj != NULL && e.type != PROFILER_COLL && e.type != PROFILER_P2P) { /* their parents, calls, have ended */
     check("a parent", e.parentObj);
   }
   if (e.type == PROFILER_PROXY_OP) {

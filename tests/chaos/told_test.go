@@ -130,8 +130,8 @@ func firing(alerts []alert) map[string]bool {
 	return is
 }
 
-// nothingElse fails the test if anything but the first report was reported. One receiver may be told later than the
-// other: a sender whose cable was pulled retries after a while.
+// nothingElse fails the test if anything was reported that doesn't belong to the first verdict. One receiver may be
+// told later than the other: a sender whose cable was pulled retries after a while.
 func (j *job) nothingElse() {
 	j.t.Helper()
 	j.await("all that Alertmanager says, by webhook", func(events []told, alerts []alert) bool {

@@ -79,7 +79,7 @@ func inTheCall(j *Jaeger, run *e2e.Job, rank int) {
 	})
 }
 
-// kill kills a rank, and lets the others go on.
+// kill kills a rank, lets the others go on, and waits for the end of the job.
 func kill(t *testing.T, run *e2e.Job, pids []int, rank int) {
 	t.Helper()
 	e2e.Kill(t, pids[rank], syscall.SIGKILL)

@@ -65,7 +65,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestWatchAsksOthers: a rank is asked of which only the address is known, and a rank that can't be reached isn't asked
+// TestWatchAsksOthers: a rank is asked even if only its address is known, and a rank that can't be reached isn't asked
 // again.
 func TestWatchAsksOthers(t *testing.T) {
 	a, b, c := newRank(t, 0), newRank(t, 1), newRank(t, 2)

@@ -7,78 +7,80 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 )
 
-// Kind is a kind of engines.
+// Kind describes one implementation of Engine.
 type Kind struct {
 	Name string // on the tape
-	// New makes the engine of a rank, on which no call runs.
+	// New makes the engine of a rank. No call runs on that rank meanwhile.
 	New func(*Comm) Engine
 }
 
-// Engine carries out the calls of one rank of a communicator, on one kind of memory. Its methods belong to one
-// goroutine at a time: to the one whose turn it is on the communicator.
+// Engine carries out the calls of one rank of a communicator, on one kind of memory. Its methods may only be called by
+// the goroutine whose turn it is on the communicator.
 type Engine interface {
-	// Begin begins one collective, or point-to-point operations all at the same time, which have passed Check and
-	// CheckToSelf. It returns the algorithm of a collective, algo.Auto for anything else. It doesn't wait: what it posts
-	// for the other ranks travels while the caller records the operation. Run must be called next; ops are the
-	// caller's again when that returns.
+	// Begin begins one collective, or a set of concurrent point-to-point operations, which have passed Check and
+	// CheckToSelf. It returns the algorithm of a collective, and algo.Auto for anything else. It doesn't wait: what it
+	// posts for the other ranks travels while the caller records the operation. Run must be called next. The engine
+	// uses ops until Run returns.
 	//
-	// call is what the operations are called to the other ranks and in errors, which have its number, seq, too. Of a
-	// collective that is the number by which the ranks know that they speak of the same one. It goes up with each, by
-	// the same on all ranks.
+	// call and seq identify the operations to the other ranks and in errors. For a collective, seq is the number by
+	// which the ranks recognize the same collective. It increases with each collective, by the same amount on all
+	// ranks.
 	Begin(call lifecycle.Call, seq uint64, ops []Op) algo.Algorithm
 
-	// Run carries out what Begin has begun. It returns when this rank's part in it is done: what is sent may be
-	// overwritten, what is received is there. That all ranks have called the collective, and called the same, is then
-	// certain; a send has been received.
+	// Run carries out what Begin has begun. It returns when this rank's part is done: what it sends may be overwritten,
+	// and what it receives has arrived. By then all ranks have called the same collective, and a send has been
+	// received.
 	//
-	// The error is Comm.Fail's: the communicator has stopped. It is
-	//   - *lifecycle.PeerError with CodeMismatch when the ranks don't agree: no collective has written to a Recv;
-	//   - *lifecycle.PeerError with the code of what befell a peer, also when another rank noticed it and told;
+	// The error comes from Comm.Fail: the communicator has stopped. It is
+	//   - *lifecycle.PeerError with CodeMismatch when the ranks' calls differ: no collective has written to a Recv;
+	//   - *lifecycle.PeerError with the code of what happened to a peer, also when another rank noticed and reported
+	//     it;
 	//   - *lifecycle.PeerError with CodeTimeout or CodeCanceled when ctx ended, with the rank that was waited for;
-	//   - what Interrupt or Abandon was given.
+	//   - the error that Interrupt or Abandon was given.
 	Run(ctx context.Context) error
 
-	// Close frees what the engine holds. No call may be running: Comm.Interrupt it first. The Comm is closed after it.
-	// It may be called more than once.
+	// Close frees what the engine holds. No call may be running: call Comm.Interrupt first. The Comm is closed after
+	// the engine. Close may be called more than once.
 	Close()
 }
 
-// DeviceKind makes engines for the memory of one device. All ranks of a communicator have one of a kind, or none has.
+// DeviceKind makes engines for the memory of one device. All ranks of a communicator have the same kind, or none has
+// one.
 type DeviceKind interface {
-	// Name is on the tape.
+	// Name is the kind's name on the tape.
 	Name() string
-	// Open makes the engine of a rank; all ranks call it together, and ctx bounds it. With gather they tell each other
-	// something, as often on each; its errors are Comm.Fail's. failed is called once, by any goroutine, when an
-	// operation that was enqueued has ended with an error.
+	// Open makes the engine of a rank. All ranks call it together, and ctx bounds it. They exchange data with gather,
+	// which each rank must call the same number of times; its errors come from Comm.Fail. failed is called once, by any
+	// goroutine, when an enqueued operation has ended with an error.
 	Open(ctx context.Context, c *Comm, gather func(mine []byte) ([][]byte, error), failed func(error)) (Device, error)
 }
 
-// Device puts the calls of one rank of a communicator on streams of a device. Its methods belong to the goroutine whose
-// turn it is on the communicator, but for Name, Check, Wait and Current.
+// Device enqueues the calls of one rank of a communicator on streams of a device. Its methods may only be called by the
+// goroutine whose turn it is on the communicator, except Name, Check, Wait and Current.
 type Device interface {
-	// Name is the kind's, or that of the kind which carries the communicator in its place.
+	// Name returns the kind's name, or the name of the fallback kind that carries the communicator instead.
 	Name() string
 
-	// Check refuses buffers that the device can't reach, and streams that aren't its own.
+	// Check rejects buffers that the device can't access, and streams of other devices.
 	Check(op Op) error
 
-	// Algorithm is Engine's.
+	// Algorithm returns the algorithm of an operation, as Engine.Begin does.
 	Algorithm(op *Op) algo.Algorithm
 
-	// Enqueue puts one collective, or point-to-point operations all at the same time, which have passed Check and
-	// CheckToSelf, on the stream of the first, and returns. Operations on one communicator are done in the order in
-	// which they were enqueued, whatever their streams. number is that of the last kernel, for the tape; 0 if they are
-	// captured in a graph. The error is Comm.Fail's.
+	// Enqueue puts one collective, or a set of concurrent point-to-point operations, which have passed Check and
+	// CheckToSelf, on the stream of the first, and returns. Operations of one communicator run in the order in which
+	// they were enqueued, whatever their streams. number is that of the last kernel, for the tape, or 0 if the
+	// operations are captured in a graph. The error comes from Comm.Fail.
 	Enqueue(call lifecycle.Call, seq uint64, ops []Op) (number uint32, err error)
 
-	// Wait blocks until all that was enqueued is done, the communicator has stopped, or ctx ends, and returns the error
-	// of the two.
+	// Wait blocks until everything enqueued is done, the communicator has stopped, or ctx ends. In the last two cases
+	// it returns the error.
 	Wait(ctx context.Context) error
 
-	// Current is Comm.Current for what was enqueued: the oldest call that is not done.
+	// Current is Comm.Current for enqueued operations: it returns the oldest call that is not done.
 	Current() (call lifecycle.Call, seq uint64, peer int, ok bool)
 
-	// Close frees what the engine holds, once its kernels have ended; they leave early if the Comm has stopped. Then
-	// kernels of other ranks that wait for this one give up, if they can be told. It is called once.
+	// Close frees what the engine holds once its kernels have ended; they leave early if the Comm has stopped. Kernels
+	// of other ranks that wait for this rank then give up, if they can be told. It is called once.
 	Close()
 }

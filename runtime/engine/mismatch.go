@@ -9,16 +9,16 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// claim is a signature, and the ranks whose it is.
+// claim is a signature and the ranks that sent it.
 type claim struct {
 	Signature Signature
 	Ranks     []int
 }
 
-// Claims are what the ranks of a collective said; the first one is this rank's.
+// Claims are the signatures of a collective's ranks; the first claim is this rank's.
 type Claims []claim
 
-// Add adds what a rank said.
+// Add adds the signature of a rank.
 func (c *Claims) Add(s Signature, rank int) {
 	for i := range *c {
 		if claim := &(*c)[i]; claim.Signature == s {
@@ -29,9 +29,10 @@ func (c *Claims) Add(s Signature, rank int) {
 	*c = append(*c, claim{s, []int{rank}})
 }
 
-// Mismatch says what ranks, of size, disagree in, and who is at fault: of the smallest group of ranks that agree with
-// each other, the first; where sizes are equal, one that is not this rank's. The text is the same on all ranks that
-// have heard the same: first what most say. It reorders the claims.
+// Mismatch describes how the calls of the ranks differ, and which rank is at fault: the first rank of the smallest
+// group of ranks that agree, and among groups of equal size, of one that isn't this rank's. The text begins with what
+// most ranks say, and is the same on all ranks that have received the same signatures. size is the number of ranks.
+// Mismatch reorders the claims.
 func (c Claims) Mismatch(size int) (culprit int, detail string) {
 	own := c[0].Signature
 	heard := 0
@@ -64,7 +65,7 @@ func (c Claims) Mismatch(size int) (culprit int, detail string) {
 	return least.Ranks[0], detail
 }
 
-// said lists the values of a field, and which ranks say each.
+// said lists the values of a field, each with the ranks that have it.
 func (c Claims) said(f field) []string {
 	var values, texts []string
 	ranks := map[string][]int{}
@@ -85,7 +86,7 @@ func (c Claims) said(f field) []string {
 	return texts
 }
 
-// MessageMismatch says why a send or receive of rank self, and what a peer does, don't meet.
+// MessageMismatch explains why a send or receive of rank self doesn't match the call of a peer.
 func MessageMismatch(self int, mine *Signature, peer int, peers *Signature) string {
 	if peers.IsMessage() && mine.Call() != peers.Call() {
 		for _, f := range messageFields() {

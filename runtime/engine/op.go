@@ -18,24 +18,25 @@ type Op struct {
 	DataType  kernels.DataType
 	Reduction kernels.Reduction // of AllReduce, Reduce and ReduceScatter
 	Algorithm algo.Algorithm    // instead of the tuning's, if Call has it; the same on all ranks
-	Scaled    bool              // Scale was given
-	Scale     float64           // of PreMulSum: what Send is multiplied with; ranks may have different ones
+	Scaled    bool              // the caller passed a Scale
+	Scale     float64           // of PreMulSum: the factor of Send, which may differ between ranks
 	Peer      int               // the root, or the peer of Send and Recv; -1 if none
 	Seq       uint64            // of a Send or Recv: its number among those from the one rank to the other
 
-	// Send and Recv are the caller's memory. The engine reads and writes them until the operation has returned, with
-	// or without an error. They may be the same memory as algo.Plan says.
+	// Send and Recv are the caller's memory. The engine reads and writes them until the operation has returned, with or
+	// without an error. They may be the same memory where algo.Plan allows it.
 	Send, Recv []byte
 
-	// Count is NCCL's, in elements; see algo.Request.
+	// Count has NCCL's meaning, in elements; see algo.Request.
 	Count int
 
-	// Stream is where a Device puts the operation, whose buffers are then addresses of its memory; nil on the host.
+	// Stream is the stream on which a Device puts the operation, whose buffers are then device addresses; nil on the
+	// host.
 	Stream *cuda.Stream
 }
 
-// ToSelf pairs the sends of a rank to itself, among operations that are made together, with its receives from itself,
-// in their order: with nil where one lacks the other.
+// ToSelf pairs the sends of a rank to itself with its receives from itself, in order, among operations of one group. A
+// send or receive without a partner is paired with nil.
 func ToSelf(ops []Op, rank int) iter.Seq2[*Op, *Op] {
 	next := func(call lifecycle.Call, i int) (*Op, int) {
 		for ; i < len(ops); i++ {
@@ -55,8 +56,8 @@ func ToSelf(ops []Op, rank int) iter.Seq2[*Op, *Op] {
 	}
 }
 
-// CheckToSelf refuses sends of a rank to itself that don't fit its receives from itself: they meet among the operations
-// that are made together, or never.
+// CheckToSelf rejects sends of a rank to itself that don't match its receives from itself. They can only match within
+// one group.
 func CheckToSelf(ops []Op, rank int) error {
 	for send, recv := range ToSelf(ops, rank) {
 		switch {
@@ -71,7 +72,7 @@ func CheckToSelf(ops []Op, rank int) error {
 	return nil
 }
 
-// units is how many times Count elements a rank has in each buffer.
+// units returns the size of each buffer on a rank, in multiples of Count elements.
 func units(call lifecycle.Call, size int, isRoot bool) (send, recv int) {
 	root := 0
 	if isRoot {
@@ -102,9 +103,9 @@ func units(call lifecycle.Call, size int, isRoot bool) (send, recv int) {
 	return 0, 0
 }
 
-// Check completes the operation of this rank, of size, that has its buffers: with Count, and without a buffer that the
-// rank has no part in. Or its error says which value is wrong and what is allowed. Nothing else checks them: what an
-// Engine is given has passed.
+// Check completes this rank's operation: it sets Count, and drops a buffer that the rank doesn't use. Otherwise its
+// error says which value is wrong and what is allowed. Nothing else checks these values: an Engine only gets operations
+// that have passed. size is the number of ranks.
 func (op *Op) Check(rank, size int) error {
 	es := op.DataType.Size()
 	send, recv := len(op.Send)/es, len(op.Recv)/es
@@ -130,7 +131,7 @@ func (op *Op) Check(rank, size int) error {
 		op.Count = recv
 	case lifecycle.CallAllToAll:
 		op.Count = send / size
-	default: // of a barrier none
+	default: // 0 for a barrier
 		op.Count = send
 	}
 	switch {
@@ -148,8 +149,8 @@ func (op *Op) Check(rank, size int) error {
 	return op.checkOverlap(rank, inSend == inRecv)
 }
 
-// checkOverlap refuses buffers that share memory, but for what is in place: the same memory, or, where one buffer has a
-// part for each rank, this rank's.
+// checkOverlap rejects buffers that share memory, except for in-place operations: both buffers are the same memory, or,
+// where one has a part for each rank, the other is this rank's part.
 func (op *Op) checkOverlap(rank int, equal bool) error {
 	if len(op.Send) == 0 || len(op.Recv) == 0 {
 		return nil

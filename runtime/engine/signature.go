@@ -9,26 +9,26 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 )
 
-// Signature is what a rank tells another about the call that it makes. The same collective call has equal signatures,
-// and a send meets the receive whose signature agrees in what Meets compares.
+// Signature describes to another rank the call that a rank makes. Ranks that make the same collective call have equal
+// signatures. A send matches a receive if their signatures agree in the fields that Meets compares.
 type Signature struct {
 	what  uint64 // Magic, call, data type, reduction, algorithm: see Sign
 	seq   uint64 // number of the collective on the communicator, or of the message from one rank to the other
 	count uint64
-	// root is, of a collective, the root, or 0; of a send or receive, the peer, and in the upper half of a receive's,
-	// how many sends to that peer were called together with it.
+	// root is the root of a collective, or 0. For a send or receive it is the peer, and the upper half of a receive's
+	// root is the number of sends to that peer in the same group.
 	root uint64
 }
 
 const (
-	// SignatureSize is the length of a Signature as it is sent, in bytes.
+	// SignatureSize is the encoded length of a Signature, in bytes.
 	SignatureSize = 32
-	// Magic is what a Signature begins with as it is sent, little-endian. It is a format version, too: ranks of another
-	// one don't have it.
+	// Magic begins an encoded Signature, little-endian. It also serves as a format version: ranks with another format
+	// have another value.
 	Magic = 0xCA13
 )
 
-// Sign makes the signature of a collective, which is called call, or of a Send or Recv.
+// Sign makes the signature of a collective, which the ranks know as call, or of a Send or Recv.
 func Sign(call lifecycle.Call, op *Op, seq uint64, a algo.Algorithm) Signature {
 	s := Signature{
 		what: Magic | uint64(call)<<16 | uint64(op.DataType)<<24 | uint64(a)<<40,
@@ -40,33 +40,33 @@ func Sign(call lifecycle.Call, op *Op, seq uint64, a algo.Algorithm) Signature {
 	return s
 }
 
-// Beside makes a receive's signature say how many sends to the same peer were called together with it.
+// Beside adds to a receive's signature the number of sends to the same peer in the same group.
 func (s Signature) Beside(sends int) Signature {
 	s.root |= uint64(sends) << 32
 	return s
 }
 
-// Sends is what Beside said.
+// Sends returns the number that Beside added.
 func (s *Signature) Sends() int { return int(s.root >> 32) }
 
-// Valid says whether it is a signature at all.
+// Valid reports whether this is a signature at all.
 func (s *Signature) Valid() bool { return uint16(s.what) == Magic }
 
-// Call is what it is the signature of.
+// Call returns the call that was signed.
 func (s *Signature) Call() lifecycle.Call { return lifecycle.Call(s.what >> 16) }
 
-// IsMessage says whether it is of a Send or Recv.
+// IsMessage reports whether the signature is of a Send or Recv.
 func (s *Signature) IsMessage() bool {
 	return s.Valid() && (s.Call() == lifecycle.CallSend || s.Call() == lifecycle.CallRecv)
 }
 
-// Meets says whether a send, and a receive of it, have what they must have in common: what messageFields lists.
+// Meets reports whether a send and a receive agree in the fields that messageFields lists.
 func (s *Signature) Meets(peers *Signature) bool {
 	const dataType = 0xFF << 24
 	return s.what&dataType == peers.what&dataType && s.count == peers.count && s.seq == peers.seq
 }
 
-// Put writes the signature as it is sent, in SignatureSize bytes.
+// Put encodes the signature into the first SignatureSize bytes of b.
 func (s *Signature) Put(b []byte) {
 	_ = b[SignatureSize-1]
 	binary.LittleEndian.PutUint64(b[0:], s.what)
@@ -75,7 +75,7 @@ func (s *Signature) Put(b []byte) {
 	binary.LittleEndian.PutUint64(b[24:], s.root)
 }
 
-// GetSignature reads what Put wrote.
+// GetSignature decodes what Put wrote.
 func GetSignature(b []byte) Signature {
 	_ = b[SignatureSize-1]
 	return Signature{
@@ -86,13 +86,13 @@ func GetSignature(b []byte) Signature {
 	}
 }
 
-// field is one thing that signatures can differ in.
+// field is a part in which signatures can differ.
 type field struct {
 	name string
 	text func(s *Signature) string
 }
 
-// fields are all of them, the one that explains most first: what follows from another difference comes after it.
+// fields lists all fields, most explanatory first: a difference that follows from another one comes after it.
 func fields() []field {
 	return []field{
 		{"call", (*Signature).callText},
@@ -105,7 +105,7 @@ func fields() []field {
 	}
 }
 
-// messageFields are those that a send and its receive must have in common.
+// messageFields are the fields in which a send and its receive must agree.
 func messageFields() []field {
 	all := fields()
 	return []field{all[1], all[2], all[6]}

@@ -15,15 +15,16 @@
 // Unix socket, also within a process. Where a GPU can't access another one's memory, all windows are on the host
 // instead: slower, with the same kernels. Memory of both kinds is mapped and unmapped while kernels run.
 //
-// Callers' buffers are registered with the other ranks when they are seen for the second time, or captured (reach.go):
-// kernels then read and write them directly. All other buffers are accessed by the rank's own GPU alone, and staged
-// through the windows.
+// Callers' buffers are registered with the other ranks when calls pass them for the second time, or under capture
+// (reach.go): kernels then read and write them directly. Other buffers are accessed only by the rank's own GPU, and
+// staged through the windows.
 //
 // # Who waits for whom
 //
-// Kernels write into a page of host memory which operation they have completed, and, once they have waited for long,
-// for which rank. The watcher reads the page; it asks nothing of the GPU, which answers nobody while a kernel runs.
+// Kernels write to a page of host memory which operation they have completed and, after a long wait, which rank they
+// wait for. The watcher reads the page; it makes no calls to the GPU, which doesn't answer while a kernel runs.
 //
-// A rank that closes its end says so in the windows of the others, behind all that it has sent. A kernel that still
-// waits for it then gives up, as one does whose rank has found another reason, and the watcher reads why.
+// A rank that closes its end writes that into the other ranks' windows, after everything that it has sent. A kernel
+// that still waits for that rank then gives up, as does one whose own rank tells it to leave. The watcher reads the
+// reason.
 package cuda

@@ -31,32 +31,32 @@ type device struct {
 	gpu        *GPU
 	comm       *engine.Comm
 	rank, size int
-	blocks     int // of a grid at most, as on all ranks
+	blocks     int // most blocks of a grid, the same on all ranks
 	limits     Limits
 	functions  [kernel.NumKernels][]*cuda.Function
 	windows    *windows
-	reached    *reached // buffers of the others
-	reach      *reach   // of this rank by the others; nil if ranks meet in the host's memory
+	reached    *reached // buffers of the other ranks
+	reach      *reach   // this rank's buffers for the others; nil if ranks share host memory
 
-	args *kernel.ExchangeArgs // of the next launch; by itself, since C gets it
+	args *kernel.ExchangeArgs // of the next launch; allocated separately, since C gets it
 }
 
-// placement is what ranks tell each other before anything else, of a fixed size.
+// placement is what ranks tell each other first. Its size is fixed.
 type placement struct {
 	UUID    [16]byte
 	Process [16]byte
 	Ordinal uint32 // of the device in its process
-	Blocks  uint32 // that the GPU runs at once
+	Blocks  uint32 // that the GPU can run at once
 	Shared  bool
 	// Must be the same:
 	Options  [2 + numLimits]uint64
 	Fallback [16]byte // its name
 }
 
-// apartError is why GPUs can't be joined by kernels of ours: Options.Fallback may do it.
+// apartError is the reason why our kernels can't join the GPUs; Options.Fallback may be able to.
 type apartError struct{ error }
 
-// Open is engine.DeviceKind's.
+// Open implements engine.DeviceKind.
 func (g *GPU) Open(ctx context.Context, c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (
 	engine.Device, error,
 ) {
@@ -126,7 +126,7 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 	return nil
 }
 
-// meetOnHost opens the windows on the host, where those on GPUs were refused.
+// meetOnHost opens the windows in host memory after windows on GPUs were refused.
 func (d *device) meetOnHost(size int, gather func([]byte) ([][]byte, error), ready func(cuda.Pointer) error,
 	refused error,
 ) (err error) {
@@ -142,7 +142,7 @@ func (d *device) meetOnHost(size int, gather func([]byte) ([][]byte, error), rea
 	return err
 }
 
-// place tells the ranks where each is, and says what can't be.
+// place exchanges the placements of all ranks, and returns an error if they can't form a communicator.
 func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 	o, l := d.gpu.options, d.limits
 	mine := placement{
@@ -216,7 +216,7 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 	return d.format(gather, slices.Collect(maps.Keys(on)))
 }
 
-// format has the ranks agree on whether they use LL128: all do, or none.
+// format makes the ranks agree on whether they use LL128: either all do, or none.
 func (d *device) format(gather func([]byte) ([][]byte, error), gpus [][16]byte) error {
 	const no, yes = 0, 1
 	mine := []byte{no}
@@ -233,23 +233,23 @@ func (d *device) format(gather func([]byte) ([][]byte, error), gpus [][16]byte) 
 	return nil
 }
 
-// slot is the bytes of a FIFO's slot.
+// slot returns the size of a FIFO's slot, in bytes.
 func (d *device) slot() int { return kernel.SlotBytes(d.size, d.gpu.options.Slots) }
 
-// stateAt is where a window has the rank's own state: behind what ranks share.
+// stateAt returns the offset of the rank's own state in a window: behind what ranks share.
 func (d *device) stateAt() int { return kernel.WindowBytes(d.size, d.gpu.options.Mailbox, d.slot()) }
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// clear makes a window ready: no packet or flag may look like one that came.
+// clear clears a window, so that nothing in it looks like a packet or flag that has arrived.
 func (d *device) clear(p cuda.Pointer) error {
 	return errors.Join(d.Side.Set(p, 0, d.stateAt()+kernel.StateBytes), d.Side.Synchronize())
 }
 
-// Name is engine.Device's.
+// Name implements engine.Device.
 func (d *device) Name() string { return d.gpu.Name() }
 
-// Algorithm is engine.Device's.
+// Algorithm implements engine.Device.
 func (d *device) Algorithm(op *engine.Op) algo.Algorithm {
 	if !op.Call.IsCollective() {
 		return algo.Auto
@@ -264,7 +264,7 @@ func (d *device) Algorithm(op *engine.Op) algo.Algorithm {
 	}
 }
 
-// Put is queue.Backend's.
+// Put implements queue.Backend.
 func (d *device) Put(call lifecycle.Call, seq uint64, ops []engine.Op, captured bool) error {
 	op := &ops[0]
 	l := launch{device: d, stream: op.Stream, call: call, seq: seq, ops: ops, captured: captured}
@@ -274,7 +274,7 @@ func (d *device) Put(call lifecycle.Call, seq uint64, ops []engine.Op, captured 
 	return l.messages(ops)
 }
 
-// signature is what flags carry of a call: 1 to 255. Messages have the same at both ends.
+// signature returns the value, 1 to 255, by which flags identify a call. A message has the same value at both ends.
 func signature(call lifecycle.Call, op *engine.Op) uint8 {
 	var text [engine.SignatureSize]byte
 	signed := *op
@@ -288,8 +288,8 @@ func signature(call lifecycle.Call, op *engine.Op) uint8 {
 	return uint8(h.Sum32()%255 + 1)
 }
 
-// Trouble is queue.Backend's: the error of an operation that a kernel has given up, since a flag had the signature of
-// another call, or a rank has closed its end.
+// Trouble implements queue.Backend. It returns the error of an operation that a kernel has given up because a flag had
+// the signature of another call, or because a rank has closed its end.
 func (d *device) Trouble() error {
 	w, gaveUp := d.Page.End()
 	call, seq, bytes, known := d.Launch(w.Number)
@@ -304,7 +304,7 @@ func (d *device) Trouble() error {
 	var p *lifecycle.PeerError
 	switch kernel.Phase(w.Phase) {
 	case kernel.Mismatch:
-		p = d.comm.PeerError(lifecycle.CodeMismatch, -1, "") // the two differ: who is wrong the kernel can't know
+		p = d.comm.PeerError(lifecycle.CodeMismatch, -1, "") // the two differ, and the kernel can't know which is wrong
 		if d.size == 2 {
 			p.Rank = int(w.Peer)
 		}
@@ -317,17 +317,17 @@ func (d *device) Trouble() error {
 	default:
 		return nil
 	}
-	p.Call, p.Seq = call, seq // or none
+	p.Call, p.Seq = call, seq // both zero if not known
 	return p
 }
 
-// Leave is queue.Backend's.
+// Leave implements queue.Backend.
 func (d *device) Leave() {
 	d.Stop()
 	d.reach.leave()
 }
 
-// Close is engine.Device's. Memory that a kernel may still come to stays until the GPU is closed.
+// Close implements engine.Device. Memory that a kernel may still access stays until the GPU is closed.
 func (d *device) Close() {
 	d.reach.close()
 	ended, unused := d.Left()
@@ -341,9 +341,9 @@ func (d *device) Close() {
 	}
 }
 
-// tellClosed has kernels of other ranks that wait for this one give up: all that it sent has arrived, and no graph that
-// it launches from now on sends anything (Stop). If the communicator has stopped, a notice has told more. It is false
-// if the windows may still be written.
+// tellClosed makes kernels of other ranks that wait for this rank give up. By now everything that this rank sent has
+// arrived, and no graph that it launches from now on sends anything (Stop). If the communicator has stopped, a notice
+// has already told the others more. It returns false if the windows may still be written.
 func (d *device) tellClosed() bool {
 	if d.comm.Stopped() != nil {
 		return true
@@ -369,7 +369,7 @@ func (d *device) tellClosed() bool {
 func (d *device) free() {
 	d.reach.close()
 	if d.windows != nil {
-		d.windows.release() // and nobody asks to reach more
+		d.windows.release() // and no request to map buffers can arrive any more
 	}
 	d.reached.close()
 	d.Free()

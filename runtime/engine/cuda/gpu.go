@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/queue"
 )
 
-// A GPU is a device for the ranks of communicators. It is safe for concurrent use, and an engine.DeviceKind.
+// A GPU is a device for the ranks of communicators. It implements engine.DeviceKind and is safe for concurrent use.
 type GPU struct {
 	context   *cuda.Context
 	options   Options
@@ -26,13 +26,13 @@ type GPU struct {
 	modules   []*cuda.Module
 	functions map[string]*cuda.Function
 	threads   int // of a block
-	blocks    int // that run at once
+	blocks    int // that can run at once
 
 	mu   sync.Mutex
-	kept []*device // communicators that have ended, whose memory kernels may still come to
+	kept []*device // ended communicators whose memory kernels may still access
 }
 
-// New loads the kernels into a context, which stays the caller's. It may take seconds, and waits for all work in the
+// New loads the kernels into a context, which the caller still owns. It may take seconds, and waits for all work in the
 // context. The caller closes the GPU when no communicator uses it any more.
 func New(c *cuda.Context, o Options) (g *GPU, err error) {
 	if o.Mailbox <= 0 {
@@ -84,7 +84,7 @@ func New(c *cuda.Context, o Options) (g *GPU, err error) {
 	return g, nil
 }
 
-// load loads cubins, if there are some that the driver takes, and else PTX, and finds all functions.
+// load loads cubins if there are some that the driver accepts, otherwise PTX, and looks up all functions.
 func (g *GPU) load(major, minor int) error {
 	err := g.loadImages(major, minor, false)
 	if errors.Is(err, cuda.ErrNoBinary) {
@@ -119,7 +119,7 @@ func (g *GPU) loadImages(major, minor int, ptx bool) error {
 	return nil
 }
 
-// reaches has kernels reach what is allocated on another device of the process, and tells whether they do.
+// reaches makes memory of another device of the process accessible to kernels, and reports whether that worked.
 func (g *GPU) reaches(ordinal uint32) bool {
 	peer, err := g.context.Device().Driver().Device(int(ordinal))
 	if err != nil {
@@ -134,8 +134,8 @@ func (g *GPU) reaches(ordinal uint32) bool {
 	return err == nil || errors.Is(err, cuda.ErrPeerEnabled)
 }
 
-// linked says whether this GPU reaches all those with some ids through its own memory or NVLink, which keep the lines
-// of LL128 whole. A GPU that the process doesn't see may be reached through PCIe.
+// linked reports whether this GPU accesses all GPUs with the given ids through its own memory or NVLink, which keep the
+// lines of LL128 whole. A GPU that the process doesn't see may be connected through PCIe.
 func (g *GPU) linked(ids [][16]byte) bool {
 	mine := g.context.Device()
 	reached := [][16]byte{g.uuid}
@@ -158,9 +158,9 @@ func (g *GPU) keep(d *device) {
 	g.kept = append(g.kept, d)
 }
 
-// Close unloads the kernels, and frees what communicators had that ended while kernels of theirs were on a stream or in
-// a graph: those must not be launched any more. It waits for what runs; if that doesn't end within two seconds, nothing
-// is freed, and the error says so.
+// Close unloads the kernels, and frees the memory of communicators that ended while their kernels were on a stream or
+// in a graph. Those kernels and graphs must not be launched any more. It waits for what runs; if that doesn't end
+// within two seconds, it frees nothing and returns an error.
 func (g *GPU) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,5 +197,5 @@ func (g *GPU) idle() error {
 // Name is what the tape calls engines of this package.
 func (g *GPU) Name() string { return "cuda" }
 
-// Context is where the GPU's kernels are loaded.
+// Context returns the context in which the GPU's kernels are loaded.
 func (g *GPU) Context() *cuda.Context { return g.context }

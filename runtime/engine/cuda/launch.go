@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/queue"
 )
 
-// launch is one call that is put on a stream.
+// launch is one call to be put on a stream.
 type launch struct {
 	*device
 	stream   *cuda.Stream
@@ -24,7 +24,7 @@ type launch struct {
 	captured bool
 }
 
-// choose returns the kernel that an operation is made with.
+// choose returns the kernel that carries out an operation.
 func (d *device) choose(op *engine.Op) kernel.Kernel {
 	bytes, l := op.Count*op.DataType.Size(), &d.limits
 	within := func(k kernel.Kernel, limit int) bool {
@@ -58,7 +58,7 @@ func (d *device) choose(op *engine.Op) kernel.Kernel {
 	}
 }
 
-// collective puts one on the stream.
+// collective puts a collective on the stream.
 func (l *launch) collective(op *engine.Op) error {
 	l.arguments(op)
 	k := l.choose(op)
@@ -67,14 +67,15 @@ func (l *launch) collective(op *engine.Op) error {
 	}
 	if k == kernel.Exchange || k == kernel.Reduce {
 		l.reachable(op)
-		if err := l.comm.Stopped(); err != nil { // while it waited for the others
+		if err := l.comm.Stopped(); err != nil { // stopped while waiting for the other ranks
 			return err
 		}
 	}
 	return l.run(k, op.DataType, int(l.args.Bytes))
 }
 
-// reachable sets where the others access the buffers that they read or write if nothing is staged.
+// reachable sets the addresses at which the other ranks access the buffers that they read or write when nothing is
+// staged.
 func (l *launch) reachable(op *engine.Op) {
 	r := &l.args.Reach
 	*r = kernel.Reach{}
@@ -86,7 +87,7 @@ func (l *launch) reachable(op *engine.Op) {
 		r.At[b] = l.reach.of(of, l.captured)
 	}
 	switch {
-	case op.Call.Reduces() && op.Reduction == kernels.PreMulSum: // nobody knows another rank's factor
+	case op.Call.Reduces() && op.Reduction == kernels.PreMulSum: // a rank doesn't know another rank's factor
 	case op.Call == lifecycle.CallAllReduce:
 		need(kernel.SendBuffer, op.Send)
 		need(kernel.RecvBuffer, op.Recv)
@@ -102,7 +103,7 @@ func (l *launch) reachable(op *engine.Op) {
 // pushes tells whether a call is large enough to push.
 func pushes(limit, bytes int) bool { return limit > 0 && bytes >= limit }
 
-// copies sets the messages of a collective that copies: one to each rank and one from each.
+// copies sets the messages of a copying collective: one to each rank and one from each.
 func (l *launch) copies() {
 	a := l.args
 	messages := func(ranks uint32, at, stride uint64) [][]kernel.Message {
@@ -117,8 +118,8 @@ func (l *launch) copies() {
 	a.SetMessages(messages(a.SendTo, a.Send, a.SendStride), messages(a.RecvFrom, a.Recv, a.RecvStride))
 }
 
-// messages puts sends and receives on the stream: all at the same time, if one launch has room for them. The streams of
-// the other operations wait for this one, and it for them.
+// messages puts sends and receives on the stream: all concurrently, if one launch has room for them. The streams of the
+// other operations wait for this one, and this one for them.
 func (l *launch) messages(ops []engine.Op) error {
 	for i := range ops {
 		if err := l.After(l.stream, ops[i].Stream); err != nil {
@@ -158,7 +159,7 @@ func (l *launch) messages(ops []engine.Op) error {
 	return nil
 }
 
-// arguments sets those that say which rank gets what from which.
+// arguments sets the arguments that say which rank gets what from which rank.
 func (l *launch) arguments(op *engine.Op) {
 	a, size := l.args, uint64(op.Count*op.DataType.Size())
 	everybody, own := uint32(1)<<l.size-1, uint32(1)<<l.rank
@@ -202,7 +203,7 @@ func (l *launch) arguments(op *engine.Op) {
 	}
 }
 
-// run launches a kernel for so many bytes: of the collective, or of the largest message.
+// run launches a kernel. bytes is the size of the collective, or of the largest message.
 func (l *launch) run(k kernel.Kernel, dt kernels.DataType, bytes int) error {
 	a := l.args
 	a.Channels = uint32(kernel.Channels(k, l.size, l.blocks))

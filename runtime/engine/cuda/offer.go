@@ -25,47 +25,47 @@ import (
 // offerTime bounds an exchange with another rank.
 const offerTime = 10 * time.Second
 
-// An offer is a Unix socket at which other ranks, which know a token, ask this one for its window, and to map their
+// An offer is a Unix socket at which other ranks, which know a token, get this rank's window and have it map their
 // buffers.
 type offer struct {
 	listener *net.UnixListener
 	token    [16]byte
 	name     [16]byte
 
-	mapper mapper // nil if no buffers are reached
+	mapper mapper // nil if no buffers are mapped
 
 	mu     sync.Mutex
-	window int // the descriptor; -1 once it is withdrawn
+	window int // its descriptor; -1 once it is withdrawn
 
-	open    context.Context // until close
+	open    context.Context // done after close
 	end     context.CancelFunc
 	serving sync.WaitGroup
 }
 
-// A mapper maps buffers of other ranks, and answers where this rank's GPU accesses them.
+// A mapper maps buffers of other ranks, and returns the addresses at which this rank's GPU accesses them.
 type mapper interface {
 	reach(request) cuda.Pointer
 	forget(request)
 }
 
-// What is asked, a byte behind the token.
+// The kinds of requests, in a byte after the token.
 const (
 	askWindow byte = iota + 1 // answered with the descriptor
-	askReach                  // and a request: answered with the address, 8 bytes, or 0
-	askForget                 // and a request: answered with 0
+	askReach                  // followed by a request: answered with the address, 8 bytes, or 0
+	askForget                 // followed by a request: answered with 0
 )
 
-// A request is about an allocation of a rank's. It is of a fixed size.
+// A request is about an allocation of a rank. Its size is fixed.
 type request struct {
 	Rank    uint32
 	_       uint32
-	Process [16]byte // in which it is at Base
+	Process [16]byte // the process in which it is at Base
 	ID      uint64   // of cuda.Allocation
 	Base    uint64
 	Handle  cuda.IPCHandle // for other processes
 }
 
-// newOffer offers a window, whose descriptor it takes over, and the answers of a mapper, which may be nil.
+// newOffer offers a window, whose descriptor the offer then owns, and the answers of a mapper, which may be nil.
 func newOffer(window int, m mapper) (*offer, error) {
 	o := &offer{window: window, mapper: m}
 	_, _ = rand.Read(o.token[:]) // never fails
@@ -80,10 +80,10 @@ func newOffer(window int, m mapper) (*offer, error) {
 	return o, nil
 }
 
-// socketName is in the abstract name space, so that nothing is left behind.
+// socketName returns a name in the abstract name space, so that no file is left behind.
 func socketName(name []byte) string { return "@carillon-window-" + hex.EncodeToString(name) }
 
-// address is what other ranks need to ask.
+// address returns what other ranks need for requests.
 func (o *offer) address() []byte {
 	if o == nil {
 		return nil
@@ -91,7 +91,7 @@ func (o *offer) address() []byte {
 	return append(o.name[:], o.token[:]...)
 }
 
-// withdraw closes the window's descriptor. Its number may be another file's then.
+// withdraw closes the window's descriptor. Its number may then be reused for another file.
 func (o *offer) withdraw() {
 	if o == nil {
 		return
@@ -125,7 +125,7 @@ func (o *offer) serve() {
 	}
 }
 
-// talk answers the request of one connection. Errors are not handled here: whoever asked reports that no answer came.
+// talk answers the request of one connection. It handles no errors: the rank that asked reports that no answer came.
 func (o *offer) talk(c *net.UnixConn) {
 	defer c.Close() //nolint:errcheck // likewise
 	defer context.AfterFunc(o.open, func() { _ = c.Close() })()
@@ -206,7 +206,8 @@ func takeWindow(address []byte) (fd int, err error) {
 	return fds[0], nil
 }
 
-// askFor sends a request to the rank at an address, and returns where its GPU accesses the allocation: 0 if it doesn't.
+// askFor sends a request to the rank at an address, and returns where that rank's GPU accesses the allocation: 0 if it
+// doesn't.
 func askFor(ctx context.Context, address []byte, kind byte, r request) (at cuda.Pointer, err error) {
 	c, err := ask(ctx, address, kind, &r)
 	if err != nil {

@@ -12,35 +12,35 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/queue"
 )
 
-// maxReached bounds the allocations of a rank that others reach.
+// maxReached bounds the number of a rank's allocations that others access.
 const maxReached = 1024
 
-// process tells ranks of this process from those of others.
+// process identifies this process to the ranks of other processes.
 var process = sync.OnceValue(func() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 })
 
-// reach registers this rank's buffers with the other ranks, so that nothing need be staged: by address within the
+// reach registers this rank's buffers with the other ranks, so that nothing needs staging: by address within the
 // process, and by legacy IPC handle otherwise. It registers the whole allocation, in the background, when a call passes
-// it for the second time; a call that is captured, which will be launched many times, registers it at once. Memory
-// without IPC handles (from cuMemCreate, from a pool, of the host) stays unregistered.
+// it for the second time; a captured call, which will be launched many times, registers it at once. Memory without IPC
+// handles (from cuMemCreate, from a pool, or on the host) stays unregistered.
 //
-// A caller may free registered memory. The other ranks unmap it once that is noticed; until then the driver keeps it.
+// A caller may free registered memory. The other ranks unmap it once this rank notices; until then the driver keeps it.
 type reach struct {
 	device *device
-	known  map[cuda.Pointer]*allocation // by where they begin; of the goroutine whose turn it is
+	known  map[cuda.Pointer]*allocation // by base address; used by the goroutine whose turn it is
 
-	running context.Context // until leave
+	running context.Context // done after leave
 	end     context.CancelFunc
 	asking  sync.WaitGroup
 }
 
-// An allocation is one of this rank's that calls have passed.
+// An allocation is one of this rank's allocations that calls have passed.
 type allocation struct {
 	cuda.Allocation
-	ended chan struct{}           // closed when the others were asked; nil before
-	at    [kernel.MaxRanks]uint64 // where they reach it, as in kernel.Reach; only once it ended
+	ended chan struct{}           // closed when the other ranks have been asked; nil before asking
+	at    [kernel.MaxRanks]uint64 // its addresses on all ranks, as in kernel.Reach; set when ended is closed
 }
 
 func newReach(d *device) *reach {
@@ -49,8 +49,8 @@ func newReach(d *device) *reach {
 	return r
 }
 
-// of is where all ranks access a buffer, as in kernel.Reach. A call that is captured waits until that is known, or the
-// rank leaves.
+// of returns the addresses at which all ranks access a buffer, as in kernel.Reach. A captured call waits until they are
+// known or the rank leaves.
 func (r *reach) of(buffer []byte, captured bool) (at [kernel.MaxRanks]uint64) {
 	p := queue.Address(buffer)
 	found, err := r.device.gpu.context.Lookup(p)
@@ -72,7 +72,7 @@ func (r *reach) of(buffer []byte, captured bool) (at [kernel.MaxRanks]uint64) {
 		r.asking.Go(func() { r.ask(a) })
 	}
 	if captured {
-		r.device.Watch() // which has this rank leave, if the others don't answer for a reason that is known
+		r.device.Watch() // makes this rank leave if the others don't answer for a known reason
 		<-a.ended
 	}
 	select {
@@ -88,7 +88,7 @@ func (r *reach) of(buffer []byte, captured bool) (at [kernel.MaxRanks]uint64) {
 	return at
 }
 
-// ask asks all other ranks at once to reach an allocation. One that doesn't is enough for it to stay unregistered.
+// ask asks all other ranks at once to map an allocation. If one of them can't, it stays unregistered.
 func (r *reach) ask(a *allocation) {
 	defer close(a.ended)
 	d := r.device
@@ -111,12 +111,12 @@ func (r *reach) ask(a *allocation) {
 		})
 	}
 	others.Wait()
-	if asking.Err() == nil { // else ranks that have mapped it keep that until they are closed
+	if asking.Err() == nil { // otherwise ranks that have mapped it keep the mapping until they are closed
 		a.at = at
 	}
 }
 
-// forgetFreed has the other ranks unmap what the caller has freed.
+// forgetFreed makes the other ranks unmap what the caller has freed.
 func (r *reach) forgetFreed() {
 	d := r.device
 	for base, a := range r.known {
@@ -131,20 +131,20 @@ func (r *reach) forgetFreed() {
 		for k := 1; k < d.size; k++ {
 			r.asking.Go(func() {
 				<-a.ended
-				_, _ = askFor(r.running, d.windows.addresses[(d.rank+k)%d.size], askForget, q) // or when it is closed
+				_, _ = askFor(r.running, d.windows.addresses[(d.rank+k)%d.size], askForget, q) // or unmapped at close
 			})
 		}
 	}
 }
 
-// leave ends all requests: what is not reached stays so. A nil reach has none.
+// leave ends all requests: what is not registered stays unregistered. A nil reach has no requests.
 func (r *reach) leave() {
 	if r != nil {
 		r.end()
 	}
 }
 
-// close is leave that returns when the requests have ended.
+// close calls leave and waits until the requests have ended.
 func (r *reach) close() {
 	if r != nil {
 		r.leave()
@@ -152,13 +152,13 @@ func (r *reach) close() {
 	}
 }
 
-// reached are the other ranks' allocations that this one has mapped. It is a mapper.
+// reached holds the other ranks' allocations that this rank has mapped. It implements mapper.
 type reached struct {
 	context *cuda.Context
 	near    [kernel.MaxRanks]bool // the rank is in this process, and kernels access its memory by address
 
 	mu     sync.Mutex
-	mapped map[mapping]cuda.Pointer // of other processes
+	mapped map[mapping]cuda.Pointer // allocations of other processes
 }
 
 type mapping struct {
@@ -193,12 +193,12 @@ func (r *reached) forget(q request) {
 	p, ok := r.mapped[m]
 	delete(r.mapped, m)
 	r.mu.Unlock()
-	if ok { // it waits for all kernels, one of which may wait for a rank that asks to be reached
+	if ok { // outside the mutex: CloseIPC waits for all kernels, and one may wait for a rank that asks to map
 		_ = r.context.CloseIPC(p)
 	}
 }
 
-// close unmaps everything. No kernel uses it any more, and no requests come. A nil reached has nothing.
+// close unmaps everything. No kernel may use it any more, and no requests may arrive. A nil reached holds nothing.
 func (r *reached) close() {
 	if r == nil {
 		return

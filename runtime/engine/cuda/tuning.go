@@ -9,40 +9,41 @@ import (
 	"slices"
 )
 
-// TuningVariable names the environment variable with the file that Options.Tuning is read from where it isn't given.
+// TuningVariable names the environment variable that holds the path of the tuning file, used when Options.Tuning isn't
+// set.
 const TuningVariable = "CARILLON_GPU_TUNING"
 
-// Limits are the largest calls, in bytes, that are made by each kernel whose data comes with its flags: by the first
-// one whose limit a call keeps. Larger calls are made directly between buffers, or through FIFOs.
+// Limits are the largest calls, in bytes, for each kernel whose data comes with its flags. A call uses the first kernel
+// whose limit it doesn't exceed. Larger calls run directly between buffers, or through FIFOs.
 type Limits struct {
-	// OneShot are all-reduce and reduce, by the bytes of the buffer; and reduce-scatter, by those of a rank's part,
-	// which has a limit of its own in LL128.
+	// OneShot applies to all-reduce and reduce, by the bytes of the buffer, and to reduce-scatter, by the bytes of a
+	// rank's part. In LL128, reduce-scatter has a limit of its own.
 	OneShot            int `json:"one_shot"`
 	OneShotLL128       int `json:"one_shot_ll128"`
 	ReduceScatterLL128 int `json:"reduce_scatter_ll128"`
 
-	// TwoShot is all-reduce beyond that.
+	// TwoShot applies to larger all-reduces.
 	TwoShot      int `json:"two_shot"`
 	TwoShotLL128 int `json:"two_shot_ll128"`
 
-	// Copy are the others, by the bytes from one rank to another.
+	// Copy applies to the other collectives, by the bytes from one rank to another.
 	Copy      int `json:"copy"`
 	CopyLL128 int `json:"copy_ll128"`
 
-	// Push is the size from which on an all-reduce pushes (see kernels/cuda.Reach); 0 if none does. Below it, waiting
-	// at FIFOs costs more than writing instead of reading saves. Ranks that are all on one GPU never push. The other
-	// one is reduce-scatter's, by the bytes of a rank's part.
+	// Push is the size from which an all-reduce pushes (see kernels/cuda.Reach); 0 if none does. For smaller sizes,
+	// waiting at FIFOs costs more than writing instead of reading saves. Ranks that are all on one GPU never push.
+	// ReduceScatterPush is the same for reduce-scatter, by the bytes of a rank's part.
 	Push              int `json:"push"`
 	ReduceScatterPush int `json:"reduce_scatter_push"`
 }
 
-// inLL are the limits where LL128 isn't safe.
+// inLL returns the limits to use where LL128 isn't safe.
 func (l Limits) inLL() Limits {
 	l.OneShotLL128, l.ReduceScatterLL128, l.TwoShotLL128, l.CopyLL128 = 0, 0, 0, 0
 	return l
 }
 
-// numLimits is how many limits there are.
+// numLimits is the number of limits.
 const numLimits = 9
 
 func (l Limits) list() [numLimits]int {
@@ -52,17 +53,18 @@ func (l Limits) list() [numLimits]int {
 	}
 }
 
-// Tuning says which kernels are the fastest, by the number of ranks. Numbers that it lacks have the limits of the next
-// larger one, or of the largest.
+// Tuning says which kernels are fastest, by the number of ranks. A number that it lacks uses the limits of the next
+// larger number, or of the largest.
 type Tuning map[int]Limits
 
-// By carillon tune: 2 ranks on two H100s, 4 on four, and 8 on two; where reduce-scatter pushes, on H200s. Of 8, neither
-// reduce-scatter in LL128 was measured, which has all-reduce's limit, nor pushing, which they don't do.
+// Measured by carillon tune: 2 ranks on two H100s, 4 on four, and 8 on two; the push limits of reduce-scatter, on
+// H200s. For 8 ranks, reduce-scatter in LL128 was not measured and has all-reduce's limit; pushing was not measured
+// either, as 8 ranks don't push.
 //
 //go:embed tuning.json
 var builtIn []byte
 
-// ReadTuning reads what carillon tune has written. Without a path it is what was measured on H100s.
+// ReadTuning reads a file that carillon tune has written. Without a path, it returns what was measured on H100s.
 func ReadTuning(path string) (t Tuning, err error) {
 	text := builtIn
 	if path != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// A GPU can't be had in this program: cuda.Open says why.
+// A GPU is not available in this program: cuda.Open says why.
 type GPU struct{}
 
 // Name is what the tape calls engines of this package.

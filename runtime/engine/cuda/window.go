@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// memory is where windows are, the same for all ranks of a communicator: on each rank's GPU, or, for GPUs that don't
-// reach each other, on the host. Its errors are kindErrors where another kind may do.
+// memory is the location of windows, the same for all ranks of a communicator: on each rank's GPU, or on the host if
+// the GPUs can't access each other. Its errors are kindErrors if another kind of memory may work.
 type memory struct {
 	context *cuda.Context
 	onHost  bool
 }
 
-// create makes so many bytes and maps them here. The descriptor is the caller's to close.
+// create allocates the bytes and maps them here. The caller must close the descriptor.
 func (m memory) create(bytes int) (fd int, p cuda.Pointer, release func(), err error) {
 	made, err := m.make(bytes)
 	if err != nil {
@@ -49,7 +49,7 @@ func (m memory) make(bytes int) (*cuda.Shareable, error) {
 	return made, err
 }
 
-// unsupported makes an error one of the kind if the driver knows neither such memory nor descriptors of it.
+// unsupported makes an error a kindError if the driver supports neither such memory nor descriptors of it.
 func unsupported(err error) error {
 	if errors.Is(err, cuda.ErrNotSupported) {
 		return kindError{err}
@@ -57,7 +57,7 @@ func unsupported(err error) error {
 	return err
 }
 
-// open maps what another rank made.
+// open maps memory that another rank made.
 func (m memory) open(fd, bytes int) (p cuda.Pointer, release func(), err error) {
 	theirs, err := m.context.Import(fd)
 	if err != nil {
@@ -65,7 +65,7 @@ func (m memory) open(fd, bytes int) (p cuda.Pointer, release func(), err error) 
 	}
 	defer theirs.Release() //nolint:errcheck // what is mapped keeps it
 	if p, release, err = m.mapped(theirs, bytes); err != nil {
-		err = kindError{err} // the GPUs don't reach each other
+		err = kindError{err} // the GPUs can't access each other
 	}
 	return p, release, err
 }
@@ -75,12 +75,12 @@ func (m memory) mapped(made *cuda.Shareable, bytes int) (p cuda.Pointer, release
 	return p, func() { _ = m.context.Unmap(p, bytes) }, err
 }
 
-// windows are those of all ranks, by rank, at the addresses at which this rank's GPU accesses them.
+// windows are the windows of all ranks, by rank, at the addresses at which this rank's GPU accesses them.
 type windows struct {
 	at        [kernel.MaxRanks]cuda.Pointer
 	releases  []func()
-	offer     *offer   // of this rank
-	addresses [][]byte // of all ranks' offers
+	offer     *offer   // this rank's offer
+	addresses [][]byte // addresses of all ranks' offers
 }
 
 func (w *windows) release() {
@@ -91,27 +91,27 @@ func (w *windows) release() {
 	w.releases = nil
 }
 
-// refusedError is why a rank can't go on, as it told all ranks.
+// refusedError is the reason why a rank can't continue, as it told all ranks.
 type refusedError struct {
 	rank int
-	kind bool // with memory of this kind
+	kind bool // the reason concerns this kind of memory
 	text string
 }
 
 func (r *refusedError) Error() string { return fmt.Sprintf("rank %d: %s", r.rank, r.text) }
 
-// kindRefused tells whether a rank can't go on with memory of this kind: then no rank can.
+// kindRefused reports whether a rank can't continue with this kind of memory: then no rank can.
 func kindRefused(err error) bool {
 	refused, ok := errors.AsType[*refusedError](err)
 	return ok && refused.kind
 }
 
-// kindError is why a kind of memory is of no use here: another may be.
+// kindError is the reason why a kind of memory doesn't work here; another kind may.
 type kindError struct{ error }
 
 func (k kindError) Unwrap() error { return k.error }
 
-// tell gathers a payload from all ranks, unless one of them has failed: then all get its error.
+// tell gathers a payload from all ranks. If one of them has failed, all ranks get its error.
 func tell(gather func([]byte) ([][]byte, error), mine []byte, failed error) ([][]byte, error) {
 	const well, failure, ofKind = 0, 1, 2
 	payload := append([]byte{well}, mine...)
@@ -137,8 +137,8 @@ func tell(gather func([]byte) ([][]byte, error), mine []byte, failed error) ([][
 	return all, nil
 }
 
-// openWindows makes a window on each rank, which ready initializes, and maps those of all; or returns the same error on
-// all ranks. The mapper, which may be nil, then answers requests of other ranks.
+// openWindows makes a window on each rank, which ready initializes, and maps the windows of all ranks, or returns the
+// same error on all ranks. After that the mapper, which may be nil, answers requests of other ranks.
 func openWindows(on memory, rank, bytes int, gather func([]byte) ([][]byte, error), ready func(cuda.Pointer) error,
 	m mapper,
 ) (w *windows, err error) {
@@ -172,7 +172,7 @@ func openWindows(on memory, rank, bytes int, gather func([]byte) ([][]byte, erro
 		}
 	}
 	_, err = tell(gather, nil, err)
-	w.offer.withdraw() // what is mapped keeps the memory
+	w.offer.withdraw() // the mappings keep the memory
 	return w, err
 }
 

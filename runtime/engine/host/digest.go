@@ -10,31 +10,31 @@ import (
 )
 
 // In a communicator of more than maxHeaders ranks the ranks agree by dissemination (Hensgen, Finkel and Manber, "Two
-// algorithms for barrier synchronization", 1988) before the plan starts: in round k each rank sends what it knows to
-// the rank 2^k further on. After ceil(log2 n) rounds everyone has heard from everyone, directly or not.
+// algorithms for barrier synchronization", 1988) before the plan starts. In round k each rank sends what it knows to
+// the rank 2^k further on. After ceil(log2 n) rounds every rank has heard from every other rank, directly or not.
 //
-// What a rank knows is a digest: two headers at most, and who made which. More are left out: that the ranks disagree is
-// known all the same.
+// A rank's knowledge is a digest: at most two different headers, and which ranks sent each. Further headers are
+// dropped: two are enough to know that the ranks disagree.
 
-// digests is the memory of the agreement, and its progress.
+// digests holds the memory and the progress of the agreement.
 type digests struct {
 	e        *Engine
-	out, in  []byte // what this rank knows, and what comes, as they are sent
+	out, in  []byte // encoded: this rank's digest, and the one being received
 	to, from *link
 	got      int // bytes of in
 	foreign  header
-	round    int   // how far to is from this rank, and from is
-	plan     *plan // what comes behind the agreement
+	round    int   // distance in ranks to to and to from
+	plan     *plan // what follows the agreement
 }
 
-// A digest is a header's first word, of no call, and its variants: each a header, and the bit set of the ranks
-// that are known to have it, in whole words.
+// A digest is the first word of a header, with no call, and the variants. Each variant is a header and the bit set of
+// the ranks known to have it, in whole words.
 const (
 	digestHead = 8
 	variants   = 2
 )
 
-// variant is the i-th of a digest.
+// variant returns the i-th variant of a digest.
 func variant(digest []byte, i int) (head, ranks []byte) {
 	n := (len(digest) - digestHead) / variants
 	v := digest[digestHead+i*n:][:n]
@@ -45,7 +45,7 @@ func empty(ranks []byte) bool {
 	return !slices.ContainsFunc(ranks, func(b byte) bool { return b != 0 })
 }
 
-// agree returns nil when all ranks have the header h, which is that of p.
+// agree returns nil when all ranks have the header h, which belongs to p.
 func (e *Engine) agree(h header, p *plan) error {
 	if e.digests == nil {
 		n := digestHead + variants*(headerSize+8*((e.size+63)/64))
@@ -87,7 +87,7 @@ func (d *digests) begin(h header, p *plan) {
 	ranks[d.e.rank/8] |= 1 << (d.e.rank % 8)
 }
 
-// pass sends and receives what can be. foreign is set when the peer does something else than a collective.
+// pass sends and receives as much as possible. foreign is set when the peer does something other than a collective.
 func (d *digests) pass() (moved, done bool, err error) {
 	if len(d.to.rest) > 0 {
 		n, err := d.to.flush()
@@ -107,7 +107,7 @@ func (d *digests) pass() (moved, done bool, err error) {
 		return moved, false, err
 	}
 	n := copy(d.in[d.got:], window)
-	if before := d.got; before < headerSize && before+n >= headerSize { // nothing that a peer sends is shorter
+	if before := d.got; before < headerSize && before+n >= headerSize { // a peer sends nothing shorter
 		if h := engine.GetSignature(d.in); !h.Valid() || h.Call() != lifecycle.CallNone {
 			d.foreign = h
 			return moved, true, nil
@@ -157,7 +157,7 @@ func (d *digests) waitsFor() int {
 	return d.to.rank
 }
 
-// wants is how much must still come from a rank in this round and those behind it, and for the plan.
+// wants returns how many bytes must still come from a rank, in this round and later ones and for the plan.
 func (d *digests) wants(rank int) int {
 	n := 0
 	if d.from.rank == rank {

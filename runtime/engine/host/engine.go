@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Engine runs the calls of one rank of a communicator on host memory, as engine.Engine says. Its methods belong to one
-// goroutine at a time.
+// Engine runs the calls of one rank of a communicator on host memory; it implements engine.Engine. Its methods may only
+// be called by one goroutine at a time.
 type Engine struct {
 	comm       *engine.Comm
 	links      engine.Links
@@ -21,11 +21,11 @@ type Engine struct {
 	tape       *tape.CommWriter
 	rank, size int
 	nodes      []int
-	all        []*link // by rank; nil for this one
-	others     []int   // the ranks of other nodes, which are further away, then those of this one; the nearest first
+	all        []*link // by rank; nil for this rank
+	others     []int   // the ranks of other nodes, which are further away, then those of this node; nearest first
 	proxied    []*proxied
 	board      *transport.Board
-	posts      uint64 // what this rank has posted there: a header for each collective, and what goes along
+	posts      uint64 // number of this rank's posts: a header for each collective, with or without data
 
 	plans   map[key]*plan
 	last    *plan
@@ -42,10 +42,10 @@ type Engine struct {
 	w    waiting
 	g    group
 
-	clocks time.Duration // what the tape's clock is ahead of transport's
+	clocks time.Duration // how far the tape's clock is ahead of transport's
 }
 
-// Kind is that of the engines of this package.
+// Kind returns the kind of this package's engines.
 func Kind() engine.Kind {
 	return engine.Kind{Name: "host", New: func(c *engine.Comm) engine.Engine { return New(c) }}
 }
@@ -89,7 +89,7 @@ func (e *Engine) newLink(rank int) *link {
 // Close frees the engine's memory.
 func (e *Engine) Close() { e.plans, e.last, e.scratch, e.scaled = nil, nil, nil, nil }
 
-// Begin is engine.Engine's. Ranks that share memory post their headers, and small data.
+// Begin implements engine.Engine. Ranks that share memory post their headers, and small data.
 func (e *Engine) Begin(call lifecycle.Call, seq uint64, ops []engine.Op) algo.Algorithm {
 	e.call, e.seq, e.ops = call, seq, ops
 	op := &ops[0]
@@ -106,7 +106,7 @@ func (e *Engine) Begin(call lifecycle.Call, seq uint64, ops []engine.Op) algo.Al
 	return x.p.algorithm
 }
 
-// Run is engine.Engine's. Its context is looked at only while waiting.
+// Run implements engine.Engine. It checks its context only while waiting.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.comm.Stopped(); err != nil {
 		e.forget()
@@ -136,7 +136,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// input is what op's plan reads: Send, or for PreMulSum a scaled copy of it.
+// input returns what op's plan reads: Send, or for PreMulSum a scaled copy of it.
 func (e *Engine) input(op *engine.Op) []byte {
 	if op.Reduction != kernels.PreMulSum || !op.Call.Reduces() {
 		return op.Send
@@ -146,7 +146,7 @@ func (e *Engine) input(op *engine.Op) []byte {
 	return e.scaled
 }
 
-// grow returns n bytes of b's memory, or of a larger one's. What was in them is lost.
+// grow returns n bytes of b's memory, or of new memory if b is too small. The contents are lost.
 func grow(b []byte, n int) []byte {
 	if cap(b) < n {
 		b = make([]byte, n)
@@ -154,7 +154,7 @@ func grow(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// copyBytes copies a piece of whole bytes, unless both are the same memory, as in place.
+// copyBytes copies a piece of data of whole bytes, unless both slices are the same memory, as with in-place operations.
 func copyBytes(dst, src []byte, whole int) {
 	if len(src) == 0 || &dst[0] == &src[0] {
 		return
@@ -162,10 +162,10 @@ func copyBytes(dst, src []byte, whole int) {
 	kernels.CopyPiece(dst, src, whole)
 }
 
-// enter makes the call that Begin was told the current one.
+// enter makes the call passed to Begin the current one.
 func (e *Engine) enter(ctx context.Context) {
 	e.w = waiting{ctx: ctx}
-	if at := e.tape.Began(); at != 0 { // it has read the clock just now
+	if at := e.tape.Began(); at != 0 { // the tape has read the clock just now
 		e.waiter.Began(time.Duration(at) - e.clocks)
 		e.w.began = at
 	}
@@ -182,7 +182,7 @@ func (e *Engine) leave() {
 	e.comm.End()
 }
 
-// forget drops what is the caller's.
+// forget drops references to the caller's data.
 func (e *Engine) forget() {
 	e.ops, e.x.bufs = nil, [3][]byte{}
 	e.w.ctx, e.w.op = nil, nil
@@ -191,7 +191,7 @@ func (e *Engine) forget() {
 // fail ends the running call with err, and returns the error to give to the caller.
 func (e *Engine) fail(err error) error {
 	for _, r := range e.others {
-		e.all[r].unplace() // the memory is the caller's again
+		e.all[r].unplace() // the caller owns the memory again
 	}
 	e.tellProxied(lifecycle.CodeOf(err))
 	e.waiter.Leave()
@@ -199,12 +199,12 @@ func (e *Engine) fail(err error) error {
 	return e.comm.Fail(err)
 }
 
-// lost is the error of a call that can't go on because the connection to peer is gone.
+// lost returns the error of a call that can't continue because the connection to peer is lost.
 func (e *Engine) lost(peer int, err error) error {
 	if stopped := e.comm.Stopped(); stopped != nil {
 		return stopped
 	}
-	// The first cause is the Waiter's; what a connection says may be a consequence.
+	// The Waiter has the first cause; a connection's error may be a consequence.
 	if first := e.links.Lost(peer); first != nil {
 		err = first
 	}

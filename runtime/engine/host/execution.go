@@ -8,11 +8,12 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// pieceSize is the most that one step takes from a window at a time, in bytes: small enough that what it read and wrote
-// is still in a core's cache when the next step sends it on, large enough that a pass costs nothing in comparison.
+// pieceSize is the most that a step takes from a window at a time, in bytes. It is small enough that what the step read
+// and wrote is still in the core's cache when the next step sends it on, and large enough that the cost of a pass is
+// negligible.
 const pieceSize = 256 << 10
 
-// execution is a collective in progress. It is reused by the next one.
+// execution is a collective in progress. It is reused by the next collective.
 type execution struct {
 	e      *Engine
 	p      *plan
@@ -20,12 +21,12 @@ type execution struct {
 	done   []int     // by step: bytes done
 	reduce kernels.Reducer
 	open   bool    // the ranks agree: the user's memory may be written
-	unmet  int     // headers that are still to come
-	odd    bool    // a header came that is not as ours
-	own    header  // ours
-	active []*link // those that still have something to do
+	unmet  int     // headers that have not arrived yet
+	odd    bool    // a header arrived that differs from ours
+	own    header  // this rank's header
+	active []*link // links with work left
 	local  int     // local steps that have ended
-	number uint64  // of this rank's, and everyone's, first post
+	number uint64  // number of every rank's first post for this collective
 }
 
 // run carries out the collective that Begin has begun.
@@ -61,7 +62,7 @@ func (x *execution) run(op *engine.Op) error {
 	return x.told(e.drive(x))
 }
 
-// post posts the header for all other ranks, and the input if the plan is one of posts.
+// post posts the header for all other ranks, and the input if the plan reads posts.
 func (x *execution) post() {
 	e := x.e
 	var head [headerSize]byte
@@ -88,8 +89,8 @@ func (x *execution) expectPosts() {
 	}
 }
 
-// glance looks at the posts of the others for a moment, which is all that an operation takes whose ranks call it at
-// about the same time: for as long as it costs nobody a core, and without looking at anything else.
+// glance polls the posts of the other ranks for a moment, without looking at anything else. If the ranks call an
+// operation at about the same time, that is all it takes. It lasts only while it keeps no core from other ranks.
 func (x *execution) glance() error {
 	looks := x.e.waiter.Looks()
 	for _, l := range x.active {
@@ -105,19 +106,19 @@ func (x *execution) glance() error {
 	return nil
 }
 
-// seen ends a glance that has seen all posts.
+// seen ends a glance that has found all posts.
 func (x *execution) seen() {
 	if len(x.p.peers) == 0 && !x.odd {
 		x.active = x.active[:0]
 	}
 }
 
-// turns is how often a rank offers its core in a glance, at most. Where ranks share a core, a small operation needs
-// about as many turns of each as there are ranks that share it.
+// turns is how often at most a rank yields its core in a glance. Where ranks share a core, a small operation needs
+// about as many turns of each rank as there are ranks on the core.
 const turns = 8
 
-// glanceInTurn goes on with a glance after its first moment, if there is nothing else to do before all have posted.
-// Between two looks the rank offers its core to those that share it.
+// glanceInTurn continues a glance after its first moment, if the rank can do nothing else before all have posted.
+// Between two looks, the rank yields its core to the ranks that share it.
 func (x *execution) glanceInTurn() error {
 	if len(x.p.peers) > 0 {
 		return nil
@@ -135,14 +136,14 @@ func (x *execution) glanceInTurn() error {
 			x.e.proceed()
 			x.seen()
 			return nil
-		case !x.e.w.since.IsZero(): // it has slept: this is no moment any more
+		case !x.e.w.since.IsZero(): // the rank has slept: this wait is no longer short
 			return nil
 		}
 	}
 	return nil
 }
 
-// look sees whether a rank has posted its header, if that hasn't been seen.
+// look checks whether a rank has posted its header, if that was not known, and reports whether it found a new one.
 func (x *execution) look(l *link) bool {
 	if l.met || x.e.board == nil {
 		return false
@@ -156,9 +157,9 @@ func (x *execution) look(l *link) bool {
 	return true
 }
 
-// sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first
-// message if that is small. The nearest rank is first. All headers go out before any large message: a rank that has
-// them all may write to its user's memory.
+// sendHeaders makes all other ranks active, the nearest first. It sends each one the header, with the first message
+// right behind it if that is small. All headers go out before any large message: a rank that has all headers may write
+// to its user's memory.
 func (x *execution) sendHeaders() error {
 	e := x.e
 	for _, r := range e.others {
@@ -183,7 +184,7 @@ func (x *execution) sendHeaders() error {
 	return nil
 }
 
-// first is the first send to a rank, if it has nothing to wait for.
+// first returns the first send to a rank, if the send waits for nothing.
 func (x *execution) first(rank int) int {
 	if len(x.p.sends[rank]) > 0 {
 		i := x.p.sends[rank][0]
@@ -194,7 +195,7 @@ func (x *execution) first(rank int) int {
 	return algo.None
 }
 
-// join makes the ranks that the plan has to do with active. All have agreed before.
+// join makes the ranks that the plan involves active. All ranks have already agreed.
 func (x *execution) join() {
 	x.open = true
 	for _, r := range x.p.peers {
@@ -205,7 +206,7 @@ func (x *execution) join() {
 	}
 }
 
-// pass moves what can be moved over the active links, and in local steps.
+// pass moves as much as possible over the active links and in local steps.
 func (x *execution) pass() (moved, done bool, err error) {
 	left := x.active[:0]
 	for _, l := range x.active {
@@ -225,7 +226,7 @@ func (x *execution) pass() (moved, done bool, err error) {
 	return moved, len(x.active) == 0 && x.local == len(x.p.local), nil
 }
 
-// advance moves what can be moved to and from one peer.
+// advance moves as much as possible to and from one peer.
 func (x *execution) advance(l *link) (moved bool, err error) {
 	sent, err := x.send(l)
 	if err != nil {
@@ -238,7 +239,7 @@ func (x *execution) advance(l *link) (moved bool, err error) {
 	return sent || taken, nil
 }
 
-// finished says whether nothing more goes to or comes from a peer.
+// finished reports whether nothing more goes to or comes from a peer.
 func (x *execution) finished(l *link) bool {
 	return len(l.rest) == 0 && l.step == algo.None && l.met &&
 		l.sent == len(x.p.sends[l.rank]) && l.taken == len(x.p.recvs[l.rank])
@@ -268,7 +269,8 @@ func (x *execution) send(l *link) (moved bool, err error) {
 	}
 }
 
-// stage finds what goes out to a peer next: the rest of a message, or a new one; false if there is nothing now.
+// stage prepares the next data for a peer: the rest of a message, or a new message. It returns false if nothing can be
+// sent now.
 func (x *execution) stage(l *link) bool {
 	if l.step == algo.None {
 		list := x.p.sends[l.rank]
@@ -282,7 +284,7 @@ func (x *execution) stage(l *link) bool {
 	from, to := x.done[l.step], x.limit(s)
 	message := x.bufs[s.Src.Buf][s.Src.Off : s.Src.Off+s.n]
 	if to == s.n && padding(s.n) > 0 && s.n-from <= stageSize-wordSize {
-		// What needs padding goes out with it, in one piece.
+		// A message's last part goes out together with its padding.
 		l.rest = l.stage[:packMessage(l.stage[:], message[from:])]
 		x.done[l.step] = s.n
 		l.step = algo.None
@@ -292,7 +294,7 @@ func (x *execution) stage(l *link) bool {
 	return len(l.rest) > 0
 }
 
-// limit is how many of a step's bytes may be done by now.
+// limit returns how many of a step's bytes may be done by now.
 func (x *execution) limit(s *step) int {
 	if s.opens && !x.open {
 		return 0
@@ -308,7 +310,7 @@ func (x *execution) limit(s *step) int {
 	return s.n
 }
 
-// take uses what has come from a peer: its header, then the plan's messages.
+// take processes what has arrived from a peer: its header, then the plan's messages.
 func (x *execution) take(l *link) (moved bool, err error) {
 	moved = x.look(l)
 	if l.met && l.taken == len(x.p.recvs[l.rank]) {
@@ -316,7 +318,7 @@ func (x *execution) take(l *link) (moved bool, err error) {
 	}
 	x.place(l)
 	window, err := l.peek()
-	if (len(window) > 0 || err != nil) && x.look(l) { // it posted before it sent this, or went
+	if (len(window) > 0 || err != nil) && x.look(l) { // the peer posted before it sent this, or left
 		return true, nil
 	}
 	if len(window) == 0 {
@@ -338,7 +340,7 @@ func (x *execution) take(l *link) (moved bool, err error) {
 			l.taken++
 			l.placed = false
 		} else if n == 0 || n == pieceSize {
-			break // there is no more, or it is the others' turn
+			break // there is no more, or it is another link's turn
 		}
 	}
 	if used > 0 {
@@ -347,7 +349,8 @@ func (x *execution) take(l *link) (moved bool, err error) {
 	return moved || used > 0, nil
 }
 
-// place has the rest of the message that comes next from a peer written where it belongs, if it is copied as it is.
+// place makes the transport write the rest of a peer's next message directly to its destination, if the message is only
+// copied.
 func (x *execution) place(l *link) {
 	if !l.met || x.odd {
 		return
@@ -369,7 +372,7 @@ func (x *execution) meet(l *link, h *header) {
 	x.open = x.unmet == 0 && !x.odd
 }
 
-// consume does a receiving step with as much of a window as it may, and returns how much of the window that was.
+// consume runs a receiving step on as much of a window as it may, and returns how many bytes of the window it used.
 func (x *execution) consume(i int, s *step, window []byte) int {
 	from := x.done[i]
 	n, used := portion(window, from, min(x.limit(s), from+pieceSize), s.n)
@@ -390,7 +393,7 @@ func (x *execution) consume(i int, s *step, window []byte) int {
 	return used
 }
 
-// step does a piece of the first local step that has not ended, and says whether there was any to do.
+// step runs a piece of the first local step that has not ended, and reports whether it could do anything.
 func (x *execution) step(i int) bool {
 	s := &x.p.steps[i]
 	from := x.done[i]
@@ -410,7 +413,7 @@ func (x *execution) step(i int) bool {
 		copyBytes(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src, s.whole)
 	case algo.StepReduce:
 		x.reduce(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src, x.source(s, s.Src2)[from:][:n])
-	case algo.StepPost: // as a whole, since its Wait has ended
+	case algo.StepPost: // posted as a whole, since its Wait has ended
 		x.e.posts++
 		x.e.board.Post(x.e.posts, nil, src)
 	}
@@ -420,7 +423,7 @@ func (x *execution) step(i int) bool {
 	return true
 }
 
-// source is the memory of a span that a local step reads.
+// source returns the memory of a span that a local step reads.
 func (x *execution) source(s *step, sp algo.Span) []byte {
 	if sp.Buf != algo.Posted {
 		return x.bufs[sp.Buf][sp.Off:]
@@ -432,13 +435,13 @@ func (x *execution) source(s *step, sp algo.Span) []byte {
 	return post[sp.Off:]
 }
 
-// unposted says whether a local step reads of a later round's post, which is not there.
+// unposted reports whether a local step reads a later round's post that is not there yet.
 func (x *execution) unposted(s *step) bool {
 	return s.Round > 0 && s.Src.Buf == algo.Posted && x.e.board.Posted(s.Peer, x.number+uint64(s.Round)) == nil
 }
 
-// waitsFor is the rank that the operation can't go on without, -1 if there is none: one whose header is missing, else
-// one that has to send, else one that has to take.
+// waitsFor returns the rank that blocks the operation, -1 if there is none: a rank whose header is missing, else a rank
+// that has to send, else a rank that has to receive.
 func (x *execution) waitsFor() int {
 	takes := -1
 	for _, l := range x.active {
@@ -465,7 +468,7 @@ func (x *execution) waitsFor() int {
 
 func (x *execution) agreed() bool { return x.open }
 
-// wants is how much must still come from a rank.
+// wants returns how many bytes must still come from a rank.
 func (x *execution) wants(rank int) int {
 	l := x.e.all[rank]
 	for _, i := range x.p.local[x.local:] {

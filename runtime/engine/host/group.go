@@ -8,35 +8,36 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// group is a set of sends and receives in progress, all at the same time. It is reused by the next one.
+// group is a set of concurrent sends and receives in progress. It is reused by the next group.
 //
-// Between two ranks the operations go in the order of their calls, in each direction. A rank first tells the peer all
-// its receives, then come its sends: so two ranks that wait for each other can be told so.
+// Between two ranks, the operations of each direction run in the order of their calls. A rank first sends a peer the
+// headers of all its receives, then its sends. So two ranks that wait for each other can detect that.
 type group struct {
 	e      *Engine
 	ops    []engine.Op
 	active []*link
 }
 
-// pairLink is how far a group has come with one peer.
+// pairLink is the progress of a group with one peer.
 type pairLink struct {
-	sends, recvs []int // of the group's operations, those with this peer
-	named        int   // receives whose header went out
-	begun        int   // sends whose header went out
-	acked        int   // sends whose receive's header came
+	sends, recvs []int // indices of the group's operations with this peer
+	named        int   // receives whose header was sent
+	begun        int   // sends whose header was sent
+	acked        int   // sends whose receive's header has arrived
 	ended        int   // receives that are done
-	in           int   // bytes of the current receive that came
-	inside       bool  // the current receive's send header has come
+	in           int   // bytes of the current receive that have arrived
+	inside       bool  // the header of the current receive's send has arrived
 
-	data []byte // what goes out next of the last begun send
+	data []byte // unsent data of the last begun send
 
-	early []header // of receives for which this rank has not called a send yet
+	early []header // headers of receives for which this rank has not called a send yet
 }
 
-// maxEarly bounds what a peer may be ahead: receives that it has called while this rank has not called the sends.
+// maxEarly bounds how far a peer may be ahead: the receives that it has called while this rank has not called the
+// sends.
 const maxEarly = 1 << 12
 
-// together carries out point-to-point operations, all at the same time.
+// together carries out point-to-point operations concurrently.
 func (e *Engine) together(ops []engine.Op) error {
 	for send, recv := range engine.ToSelf(ops, e.rank) {
 		copyBytes(recv.Recv, send.Send, len(send.Send))
@@ -69,7 +70,7 @@ func (p *pairLink) add(i int, call lifecycle.Call) {
 	}
 }
 
-// end makes the counters those of the next group.
+// end resets the counters for the next group.
 func (p *pairLink) end() {
 	p.sends, p.recvs = p.sends[:0], p.recvs[:0]
 	p.named, p.begun, p.acked, p.ended, p.in, p.inside = 0, 0, 0, 0, 0, false
@@ -113,8 +114,8 @@ func (g *group) advance(l *link) (moved bool, err error) {
 	return moved || taken, err
 }
 
-// stage finds what goes out to a peer next: the headers of all receives, then each send's header, data and padding. It
-// says false when there is nothing more.
+// stage prepares the next data for a peer: the headers of all receives, then each send's header, data and padding. It
+// returns false when there is nothing more.
 func (g *group) stage(l *link) bool {
 	p := &l.pair
 	if whole := wholeWords(len(p.data)); whole > 0 {
@@ -148,7 +149,7 @@ func (g *group) stage(l *link) bool {
 
 func (g *group) bytes(i int) int { return g.ops[i].Count * g.ops[i].DataType.Size() }
 
-// sendHeader and recvHeader are those of the i-th send and receive of the group with a peer.
+// sendHeader and recvHeader return the header of a group's i-th send to and i-th receive from a peer.
 
 func (g *group) sendHeader(p *pairLink, i int) header {
 	op := &g.ops[p.sends[i]]
@@ -160,7 +161,7 @@ func (g *group) recvHeader(p *pairLink, i int) header {
 	return engine.Sign(op.Call, op, op.Seq, algo.Auto).Beside(len(p.sends))
 }
 
-// take uses what has come from a peer, and what came too early for the groups before.
+// take processes what has arrived from a peer, and the headers that arrived too early for previous groups.
 func (g *group) take(l *link) (moved bool, err error) {
 	p := &l.pair
 	for p.acked < len(p.sends) && len(p.early) > 0 {
@@ -171,7 +172,7 @@ func (g *group) take(l *link) (moved bool, err error) {
 		}
 	}
 	if g.satisfied(l) {
-		return false, nil // what comes now is the next operation's
+		return false, nil // anything that arrives now belongs to the next operation
 	}
 	if p.inside {
 		if rest := g.ops[p.recvs[p.ended]].Recv[p.in:g.bytes(p.recvs[p.ended])]; l.placeable(len(rest)) {
@@ -184,7 +185,7 @@ func (g *group) take(l *link) (moved bool, err error) {
 		if err != nil {
 			return false, g.e.lost(l.rank, err)
 		}
-		if collective != nil { // it posted behind all that it sent
+		if collective != nil { // the peer posts after all that it has sent
 			h := engine.GetSignature(collective)
 			return false, g.mismatch(l, &h)
 		}
@@ -207,7 +208,7 @@ func (g *group) take(l *link) (moved bool, err error) {
 	return used > 0, nil
 }
 
-// posted is what a rank has posted of the next collective, nil if it hasn't.
+// posted returns a rank's post of the next collective, or nil if there is none yet.
 func (e *Engine) posted(rank int) []byte {
 	if e.board == nil {
 		return nil
@@ -215,12 +216,13 @@ func (e *Engine) posted(rank int) []byte {
 	return e.board.Posted(rank, e.posts+1)
 }
 
-// satisfied says whether all has come that is to come from a peer.
+// satisfied reports whether everything expected from a peer has arrived.
 func (g *group) satisfied(l *link) bool {
 	return l.pair.acked == len(l.pair.sends) && l.pair.ended == len(l.pair.recvs)
 }
 
-// consume uses the next piece of a window, data or a header, and returns how much that was, 0 if there is too little.
+// consume processes the next piece of a window, data or a header, and returns how many bytes it used: 0 if there are
+// too few.
 func (g *group) consume(l *link, window []byte) (int, error) {
 	if l.pair.inside {
 		return g.data(l, window), nil
@@ -244,7 +246,7 @@ func (g *group) data(l *link, window []byte) int {
 	return used
 }
 
-// met deals with the header of a peer's send or receive.
+// met handles the header of a peer's send or receive.
 func (g *group) met(l *link, h *header) error {
 	p := &l.pair
 	switch receives := h.Call() == lifecycle.CallRecv; {
@@ -271,7 +273,7 @@ func (g *group) met(l *link, h *header) error {
 	return g.mismatch(l, h)
 }
 
-// compare refuses a send and a receive that don't fit each other.
+// compare rejects a send and a receive that don't match.
 func (g *group) compare(l *link, mine, theirs *header) error {
 	if mine.Meets(theirs) {
 		return nil
@@ -280,7 +282,7 @@ func (g *group) compare(l *link, mine, theirs *header) error {
 	return g.e.comm.PeerError(lifecycle.CodeMismatch, l.rank, detail)
 }
 
-// mismatch is the error of this rank and a peer that wait for each other in vain.
+// mismatch returns the error of this rank and a peer that would wait for each other forever.
 func (g *group) mismatch(l *link, theirs *header) error {
 	var mine header
 	if p := &l.pair; p.acked < len(p.sends) {
@@ -299,7 +301,8 @@ func (g *group) waitsFor() int {
 	return g.active[0].rank
 }
 
-// wants is how much must still come from a rank: headers of the receives for this rank's sends, and sends.
+// wants returns how many bytes must still come from a rank: headers of the receives that match this rank's sends, and
+// sends.
 func (g *group) wants(rank int) int {
 	l := g.e.all[rank]
 	p := &l.pair
@@ -320,7 +323,7 @@ func (g *group) wants(rank int) int {
 	return n
 }
 
-// agreed says whether all that is still missing is data.
+// agreed reports whether only data is still missing.
 func (g *group) agreed() bool {
 	for _, l := range g.active {
 		if p := &l.pair; p.acked < len(p.sends) || p.ended < len(p.recvs) && !p.inside {

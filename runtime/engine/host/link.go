@@ -6,46 +6,48 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// Messages on a stream start at multiples of a word, and all is sent and released in whole words: so no element
+// Messages on a stream start at multiples of a word, and data is sent and released in whole words, so no element
 // straddles the end of a transport's buffer.
 const wordSize = 8
 
-// padding is what follows n bytes to make them whole words; words is how many of n bytes are whole words.
+// padding returns how many bytes follow n bytes to make them whole words; wholeWords returns how many of n bytes are
+// whole words.
 func padding(n int) int    { return -n & (wordSize - 1) }
 func wholeWords(n int) int { return n &^ (wordSize - 1) }
 
-// header is what goes before a call's data: its signature.
+// header precedes a call's data: it is the call's signature.
 type header = engine.Signature
 
 const headerSize = engine.SignatureSize
 
-// stageSize is how much a link can pack before it is sent: a header and a small message behind it go in one piece.
+// stageSize is how much a link can pack before sending, so that a header and a small message behind it go out in one
+// piece.
 const stageSize = 1024
 
-// link is the connection to one peer and how far the running operation has come on it.
+// link is the connection to one peer, and the progress of the running operation on it.
 type link struct {
 	conn   transport.Conn
-	placer transport.Placer // conn, if it is one
+	placer transport.Placer // conn, if it is a Placer
 	rank   int
 
-	// Outgoing. rest is what TrySend was given and has not taken; nothing else may be sent before it is gone.
+	// Outgoing. rest is what TrySend was given and has not accepted; nothing else may be sent before it.
 	rest  []byte
-	step  int // the step whose memory rest is; algo.None when it is of stage
-	sent  int // sends that were begun, of the operation's for this peer
+	step  int // the step that rest belongs to; algo.None when rest is in stage
+	sent  int // number of the operation's sends to this peer that were begun
 	stage [stageSize]byte
 
 	// Incoming.
-	met     bool   // its header has come
-	odd     bool   // it is not as ours
-	head    header // what it is, if odd
-	taken   int    // receives that ended, of the operation's for this peer
+	met     bool   // its header has arrived
+	odd     bool   // its header differs from ours
+	head    header // that header, if odd
+	taken   int    // number of the operation's receives from this peer that ended
 	placed  bool   // conn was told where to write the current message
 	partial [headerSize]byte
-	got     int    // bytes of a header that came without the rest, in partial
-	kept    []byte // of a lost peer: what was taken off conn to see how much it is, and comes before what conn shows
+	got     int    // length of an incomplete header in partial
+	kept    []byte // data taken off a lost peer's conn to count it; it precedes what conn shows
 
 	pair    pairLink
-	proxied *proxied // nil unless the peer is of another node, and there is a tape
+	proxied *proxied // nil unless the peer is on another node and there is a tape
 }
 
 func (l *link) reset() {
@@ -56,8 +58,8 @@ func (l *link) reset() {
 	}
 }
 
-// pack puts h, and if it fits also the message behind it, into the stage as what goes out next. It must be empty. It
-// says whether the message went along.
+// pack puts h, and the message behind it if it fits, into the empty stage as the next data to send. It reports whether
+// the message fitted.
 func (l *link) pack(h *header, message []byte) bool {
 	h.Put(l.stage[:])
 	n := headerSize
@@ -69,7 +71,7 @@ func (l *link) pack(h *header, message []byte) bool {
 	return fits
 }
 
-// packMessage copies a message and its padding, and returns the length of both.
+// packMessage copies a message and its padding, and returns their total length.
 func packMessage(to, message []byte) int {
 	n := copy(to, message)
 	pad := padding(n)
@@ -77,7 +79,7 @@ func packMessage(to, message []byte) int {
 	return n + pad
 }
 
-// flush sends what is left of rest, as far as it goes, and returns how many bytes went.
+// flush sends as much of rest as the connection accepts, and returns how many bytes that was.
 func (l *link) flush() (int, error) {
 	if l.proxied != nil {
 		l.proxied.offer()
@@ -93,8 +95,8 @@ func (l *link) flush() (int, error) {
 	return n, nil
 }
 
-// header takes a header off a window. It returns how many bytes of the window that were, and whether the header is
-// complete: a transport's buffer may end in the middle of one.
+// header takes a header off a window. It returns how many bytes of the window it used, and whether the header is
+// complete: a transport's buffer may end in the middle of a header.
 func (l *link) header(window []byte) (h header, n int, ok bool) {
 	if l.got == 0 && len(window) >= headerSize {
 		return engine.GetSignature(window), headerSize, true
@@ -107,22 +109,22 @@ func (l *link) header(window []byte) (h header, n int, ok bool) {
 	return engine.GetSignature(l.partial[:]), n, true
 }
 
-// placeBytes is the least data for which it is worth while to tell a connection where to write it: what a read under
-// way brings comes before.
+// placeBytes is the least data for which it is worthwhile to tell a connection where to write it: smaller amounts have
+// mostly arrived by then.
 const placeBytes = 512 << 10
 
-// placeable says whether to place the rest of the current message, of so many bytes. Once a message.
+// placeable reports whether to place the rest of the current message, n bytes. A message is placed only once.
 func (l *link) placeable(n int) bool {
 	return l.placer != nil && !l.placed && n >= placeBytes && len(l.kept) == 0
 }
 
-// place has the rest of the current message written to dst as it arrives.
+// place makes the transport write the rest of the current message to dst as it arrives.
 func (l *link) place(dst []byte) {
 	l.placer.Place(dst[:wholeWords(len(dst))])
 	l.placed = true
 }
 
-// unplace has nothing more written to the current message.
+// unplace stops the transport from writing to the current message's memory.
 func (l *link) unplace() {
 	if l.placed {
 		l.placer.Place(nil)
@@ -130,8 +132,9 @@ func (l *link) unplace() {
 	}
 }
 
-// portion is how much of a message can be taken from a window when from bytes of size are done and limit may be: whole
-// words, or up to the end if the padding is there, too. n is bytes of the message, used is those of the window.
+// portion returns how much of a message of size bytes can be taken from a window when from bytes are done and limit
+// bytes may be: whole words, or all of the rest if its padding is there, too. n counts bytes of the message, used
+// counts bytes of the window.
 func portion(window []byte, from, limit, size int) (n, used int) {
 	n = min(limit-from, len(window))
 	if pad := padding(size); from+n == size && len(window) >= n+pad {

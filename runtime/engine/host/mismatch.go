@@ -18,8 +18,7 @@ const maxHeaders = 16
 // gatherTime is how long a rank that has seen a mismatch waits for the remaining ranks, so that the error names all.
 const gatherTime = 200 * time.Millisecond
 
-// gatherHeaders waits for the headers of the other ranks, without those that are lost, or don't call within gatherTime,
-// and returns the error.
+// gatherHeaders waits up to gatherTime for the headers of the other ranks, except lost ones, and returns the error.
 func (x *execution) gatherHeaders() error {
 	e := x.e
 	ctx, cancel := context.WithTimeout(e.w.ctx, gatherTime)
@@ -56,12 +55,13 @@ func (x *execution) gatherHeaders() error {
 	return e.mismatch(claims)
 }
 
-// told is how a collective ends whose passes ended with err. A rank that was told of a mismatch may see it for itself.
+// told turns the error of a collective's passes into the collective's error. A rank that was told of a mismatch may be
+// able to see it itself.
 func (x *execution) told(err error) error {
 	if !x.open && errors.Is(err, lifecycle.ErrMismatch) {
 		for _, l := range x.active {
 			if !l.met {
-				_, _ = x.take(l) // a header that came before the peer was lost
+				_, _ = x.take(l) // a header that arrived before the peer was lost
 			}
 		}
 	}
@@ -71,7 +71,8 @@ func (x *execution) told(err error) error {
 	return err
 }
 
-// gatherHeader gets the header from, and what is left of ours to, one rank, and says whether that is done, or in vain.
+// gatherHeader receives one rank's header, and sends that rank the rest of ours. settled is true when both are done or
+// have failed.
 func (x *execution) gatherHeader(l *link) (moved, settled bool) {
 	if len(l.rest) > 0 && l.step == algo.None {
 		n, err := l.flush()
@@ -90,13 +91,13 @@ func (x *execution) gatherHeader(l *link) (moved, settled bool) {
 	return moved, l.met && (len(l.rest) == 0 || l.step != algo.None)
 }
 
-// mismatch is the error of ranks that made different calls, of which the first claim is this rank's.
+// mismatch returns the error of ranks that made different calls. The first claim is this rank's.
 func (e *Engine) mismatch(claims engine.Claims) error {
 	culprit, detail := claims.Mismatch(e.size)
 	return e.comm.PeerError(lifecycle.CodeMismatch, culprit, detail)
 }
 
-// mismatchOf is mismatch where a rank was heard whose header is not this rank's.
+// mismatchOf is mismatch for one other rank, whose header differs from this rank's.
 func (e *Engine) mismatchOf(own, theirs header, rank int) error {
 	return e.mismatch(engine.Claims{{Signature: own, Ranks: []int{e.rank}}, {Signature: theirs, Ranks: []int{rank}}})
 }

@@ -13,7 +13,7 @@ type step struct {
 	algo.Step
 	n     int  // its length
 	opens bool // it writes to the user's memory: it must wait until the ranks agree
-	whole int  // of how many bytes what it writes is a piece; 0 if other steps wait for it, as they read that soon
+	whole int  // size of the data its output is a piece of; 0 if other steps wait for it, as they read that soon
 }
 
 func writes(s *algo.Step) bool { return s.Kind != algo.StepSend && s.Kind != algo.StepPost }
@@ -26,24 +26,24 @@ type plan struct {
 	sends     [][]int // by rank
 	recvs     [][]int // by rank
 	local     []int
-	peers     []int // ranks that the plan sends to or receives from, as Engine.others has them
+	peers     []int // ranks that the plan sends to or receives from, in the order of Engine.others
 	tmp       int   // bytes of scratch
-	together  bool  // each rank sends to all others, and what it sends waits for nothing
+	together  bool  // each rank sends to all others, and no send waits for another step
 }
 
 // key is what a plan depends on, besides the engine's own rank and size.
 type key struct {
 	call      lifecycle.Call
 	dataType  kernels.DataType
-	algorithm algo.Algorithm // as asked for: may be Auto
+	algorithm algo.Algorithm // as requested: may be Auto
 	root      int
 	count     int
 }
 
-// maxPlans bounds the cache. A job that has more shapes than these in turn plans anew each time.
+// maxPlans bounds the cache. A job that cycles through more shapes plans each operation anew.
 const maxPlans = 256
 
-// plan returns the plan of a collective, from the cache if it is there.
+// plan returns the plan of a collective, from the cache if possible.
 func (e *Engine) plan(op *engine.Op) *plan {
 	k := key{op.Call, op.DataType, op.Algorithm, op.Peer, op.Count}
 	if e.last != nil && e.lastKey == k {

@@ -8,24 +8,25 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// proxyConn is a connection with a rank of another node, on which the proxy of the carrier's process sends.
+// proxyConn is a connection to a rank of another node. The proxy in the carrier's process does the sending.
 type proxyConn interface {
 	Waits() tape.Phase
 	Carrier() int
 }
 
-// The bounds of what the tape has of an operation: the ranks to which it sent longest, and of each the longest steps.
+// These bound what the tape gets of an operation: the peers to which sending took longest, and the longest steps of
+// each.
 const (
 	longPeers = 8
 	longSteps = 4
 )
 
-// proxied is what the running operation sends to one rank of another node.
+// proxied describes what the running operation sends to one rank of another node.
 type proxied struct {
 	proxyConn
 	all     tape.Proxied
-	offered int64          // since when the proxy has not taken all that it was offered; 0: it has
-	waited  tape.Phase     // what the current step waits for, if the rank has slept meanwhile
+	offered int64          // when the proxy was offered data that it hasn't taken completely; 0 if it has taken all
+	waited  tape.Phase     // what the current step waits for, if the rank has slept during it
 	steps   []tape.Proxied // the longest ones
 }
 
@@ -37,13 +38,13 @@ func newProxied(c proxyConn, peer int) *proxied {
 	}
 }
 
-// reset begins the next operation.
+// reset prepares for the next operation.
 func (s *proxied) reset() {
 	s.all.Bytes, s.all.Start, s.all.End, s.all.Waited = 0, 0, 0, tape.PhaseNone
 	s.offered, s.waited, s.steps = 0, tape.PhaseNone, s.steps[:0]
 }
 
-// offer says that the proxy is offered data.
+// offer records that the proxy is offered data.
 func (s *proxied) offer() {
 	if s.offered == 0 {
 		s.offered = tape.Now()
@@ -51,7 +52,7 @@ func (s *proxied) offer() {
 	}
 }
 
-// took says that the proxy has taken n bytes of it, and whether it has left some.
+// took records that the proxy has taken n of the offered bytes, and whether some are left.
 func (s *proxied) took(n int, more bool) {
 	if n == 0 {
 		return
@@ -82,17 +83,17 @@ func (s *proxied) took(n int, more bool) {
 
 func duration(s *tape.Proxied) int64 { return s.End - s.Start }
 
-// waits says what data for the rank waits for.
+// waits records what the data for the rank waits for.
 func (s *proxied) waits(phase tape.Phase) { s.all.Waited, s.waited = phase, phase }
 
-// tellProxied puts onto the tape what the running operation has sent to other nodes; while it is in progress, only what
-// the proxy has not taken all of.
+// tellProxied writes onto the tape what the running operation has sent to other nodes. While the operation is in
+// progress, it only includes peers whose data the proxy has not taken completely.
 func (e *Engine) tellProxied(code lifecycle.Code) {
 	now := tape.Now()
 	var told []*proxied
 	for _, s := range e.proxied {
 		if s.all.Start < e.w.began || s.all.Start == 0 {
-			continue // it is of an operation before
+			continue // it belongs to an earlier operation
 		}
 		if s.all.Code = code; s.offered != 0 {
 			s.all.End = now
@@ -104,7 +105,7 @@ func (e *Engine) tellProxied(code lifecycle.Code) {
 	slices.SortStableFunc(told, func(a, b *proxied) int { return cmp.Compare(duration(&b.all), duration(&a.all)) })
 	for _, s := range told[:min(len(told), longPeers)] {
 		e.tape.Proxied(&s.all)
-		if len(s.steps) < 2 || code == lifecycle.CodeInProgress { // all in one; or they are told at the end
+		if len(s.steps) < 2 || code == lifecycle.CodeInProgress { // one step only, or the steps follow at the end
 			continue
 		}
 		for i := range s.steps {

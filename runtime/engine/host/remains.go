@@ -2,12 +2,11 @@ package host
 
 import "math"
 
-// endless is more than a rank that is gone can do: it would have to take something.
+// endless is more than a lost rank can deliver: the operation needs it to receive something.
 const endless = math.MaxInt
 
-// suffices says whether what a lost peer has sent, all of which has come, is all of the n bytes that are still wanted
-// of it. To see how much there is, it takes what lies there off the connection, at most n bytes: a window shows no more
-// than what is contiguous.
+// suffices reports whether a lost peer has sent all of the n bytes that are still wanted from it. All that it sent has
+// arrived. As a window only shows what is contiguous, suffices takes up to n bytes off the connection to count them.
 func (e *Engine) suffices(peer, n int) bool {
 	if n == endless {
 		return false
@@ -18,11 +17,11 @@ func (e *Engine) suffices(peer, n int) bool {
 			return true
 		}
 	}
-	_ = l.keep(n) // what is missing says the same
+	_ = l.keep(n) // kept tells as much as the error
 	return len(l.kept) >= n
 }
 
-// keep moves what the connection shows to kept, until that is n bytes. The error is the connection's.
+// keep moves data from the connection to kept until kept has n bytes. The error is the connection's.
 func (l *link) keep(n int) error {
 	for len(l.kept) < n {
 		window, err := l.conn.Peek()
@@ -36,13 +35,13 @@ func (l *link) keep(n int) error {
 	return nil
 }
 
-// peek and release are the connection's Peek and Release, with what was kept in front.
+// peek and release are the connection's Peek and Release, with the kept bytes in front.
 
 func (l *link) peek() ([]byte, error) {
 	if len(l.kept) == 0 {
 		return l.conn.Peek()
 	}
-	// Its last bytes may be a part of an element.
+	// The last kept bytes may be a part of an element.
 	if err := l.keep(wordSize); err != nil {
 		return nil, err
 	}

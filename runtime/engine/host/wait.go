@@ -10,15 +10,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// operation is one in progress: a collective, an agreement, or a group of sends and receives.
+// operation is a collective, an agreement, or a group of sends and receives in progress.
 type operation interface {
-	pass() (moved, done bool, err error) // does what can be done now
-	waitsFor() int                       // the rank without which it can't go on, -1 if none
-	wants(rank int) int                  // bytes still wanted from that rank; endless if that rank must take some
-	agreed() bool                        // are the headers through?
+	pass() (moved, done bool, err error) // does all that can be done now
+	waitsFor() int                       // the rank that blocks it, -1 for none
+	wants(rank int) int                  // bytes still wanted from that rank; endless if it must still receive some
+	agreed() bool                        // have all headers been exchanged?
 }
 
-// waiting is how the running operation is blocked.
+// waiting describes how the running operation is blocked.
 type waiting struct {
 	ctx        context.Context
 	collective uint64 // its number; 0 for messages
@@ -26,8 +26,8 @@ type waiting struct {
 	idles      int       // passes without progress
 	since      time.Time // when the first sleep since the last progress began; zero if there was none
 	phase      tape.Phase
-	began      int64 // when it did, by tape.Now; 0 without a tape
-	slow       bool  // the tape has what it had sent to other nodes when it became slow
+	began      int64 // when the operation began, by tape.Now; 0 without a tape
+	slow       bool  // the tape has what the operation had sent to other nodes when it became slow
 }
 
 func (e *Engine) drive(o operation) error {
@@ -47,8 +47,8 @@ func (e *Engine) drive(o operation) error {
 	}
 }
 
-// idle is called when nothing moved. It returns when it is worth while to look again, or with an error when the
-// operation can't succeed any more.
+// idle is called when nothing moved. It returns when it is worthwhile to look again, or with an error when the
+// operation can no longer succeed.
 func (e *Engine) idle(o operation) error {
 	e.w.op = o
 	e.w.idles++
@@ -64,7 +64,7 @@ func (e *Engine) idle(o operation) error {
 		p := e.comm.PeerError(lifecycle.CodeOf(err), o.waitsFor(), "the operation was abandoned")
 		p.Err, p.Since = err, e.w.since
 		if p.Since.IsZero() {
-			p.Since = time.Now() // it had not waited long enough to look at the clock
+			p.Since = time.Now() // it had not waited long enough to read the clock
 		}
 		return p
 	}
@@ -84,8 +84,8 @@ func (e *Engine) proceed() {
 	}
 }
 
-// report puts on the tape for which rank the operation waits, and in which phase, if that is new. The Waiter calls it
-// before it sleeps: a wait that ends earlier is part of every operation.
+// report writes onto the tape which rank the operation waits for, and in which phase, if that has changed. The Waiter
+// calls it before it sleeps: shorter waits are part of every operation.
 func (e *Engine) report() {
 	o := e.w.op
 	if o == nil {
@@ -116,23 +116,24 @@ func (e *Engine) report() {
 	}
 }
 
-// blocked is the phase of an operation that waits for a rank: phase, unless what is for that rank does not go out.
+// blocked returns the phase of an operation that waits for a rank: phase, unless data for that rank is held up here.
 func (e *Engine) blocked(rank int, phase tape.Phase) tape.Phase {
 	to := e.all[rank].proxied
 	if to == nil {
 		return phase
 	}
 	waits := to.Waits()
-	if waits == tape.PhaseNone || waits == tape.PhaseCredit && phase != tape.PhaseTransfer { // before, it has not come
+	if waits == tape.PhaseNone || waits == tape.PhaseCredit && phase != tape.PhaseTransfer { // the peer isn't there yet
 		return phase
 	}
 	to.waits(waits)
 	return waits
 }
 
-// lostPeers returns the error of an operation to which the loss of a peer matters: the first, as later ones may be its
-// consequences. One that gave up (a notice) takes the others along, but not out of a collective that is done on its
-// side: it can be done here, too. Any other matters if more is wanted of it than it has sent.
+// lostPeers returns the error of an operation that the loss of a peer affects. It takes the first such loss, as later
+// ones may be its consequences. A peer that gave up (a notice) makes the others give up, too, except on a collective
+// that it has completed: this rank can complete it as well. Any other loss matters if the operation wants more from the
+// peer than it has sent.
 func (e *Engine) lostPeers(o operation) error {
 	for r, err := range e.links.Waiter().Losses() {
 		notice, ok := errors.AsType[*transport.NoticeError](err)

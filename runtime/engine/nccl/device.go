@@ -29,14 +29,14 @@ type device struct {
 	nccl    *nccl.Comm    // nil before it is made, and once it is aborted or destroyed
 	aborted chan struct{} // closed when ncclCommAbort has returned
 
-	remote atomic.Pointer[time.Time] // when NCCL first told of an error elsewhere
+	remote atomic.Pointer[time.Time] // when NCCL first reported an error on another rank
 }
 
-// remoteTime is for how long an error elsewhere waits for the connections between the ranks to say whose it is, which
-// NCCL doesn't.
+// remoteTime is how long an error on another rank is held back for the connections between the ranks to tell which rank
+// it is; NCCL doesn't tell.
 const remoteTime = time.Second
 
-// errEnded is what use answers where there is no communicator of NCCL's.
+// errEnded is returned by use when there is no NCCL communicator.
 var errEnded = errors.New("NCCL's communicator was aborted")
 
 // use calls NCCL, unless the communicator was aborted.
@@ -49,13 +49,14 @@ func (d *device) use(do func(*nccl.Comm) error) error {
 	return do(d.nccl)
 }
 
-// Name is engine.Device's.
+// Name implements engine.Device.
 func (d *device) Name() string { return name }
 
-// Algorithm is engine.Device's: NCCL doesn't say which it takes.
+// Algorithm implements engine.Device. NCCL doesn't tell which algorithm it takes.
 func (d *device) Algorithm(*engine.Op) algo.Algorithm { return algo.Auto }
 
-// Put is queue.Backend's. Streams of further operations wait for the first's, and it for them.
+// Put implements queue.Backend. The streams of further operations wait for the first one's stream, and that one for
+// them.
 func (d *device) Put(call lifecycle.Call, seq uint64, ops []engine.Op, captured bool) (err error) {
 	stream := ops[0].Stream
 	d.ops = d.ops[:0]
@@ -94,21 +95,22 @@ func (d *device) Put(call lifecycle.Call, seq uint64, ops []engine.Op, captured 
 	}
 }
 
-// calls are the operations that NCCL has under the same name.
+// calls maps operations to NCCL operations of the same name.
 var calls = map[lifecycle.Call]nccl.Call{
 	lifecycle.CallAllReduce: nccl.AllReduce, lifecycle.CallBroadcast: nccl.Broadcast, lifecycle.CallReduce: nccl.Reduce,
 	lifecycle.CallAllGather: nccl.AllGather, lifecycle.CallReduceScatter: nccl.ReduceScatter,
 	lifecycle.CallSend: nccl.Send, lifecycle.CallRecv: nccl.Recv,
 }
 
-// add makes NCCL's operations of one of ours. Those that not every NCCL has are messages to and from each rank.
+// add appends the NCCL operations for one of ours. Operations that not every NCCL version has become messages to and
+// from each rank.
 func (d *device) add(op *engine.Op) {
 	o := nccl.Op{
 		Call: calls[op.Call], Type: int(op.DataType), Reduction: int(op.Reduction), Peer: op.Peer, Count: op.Count,
 		Send: uint64(queue.Address(op.Send)), Recv: uint64(queue.Address(op.Recv)),
 	}
 	switch op.Call {
-	case lifecycle.CallBarrier: // the sum of a byte that stays 0: of the page, which only kernels of ours fill
+	case lifecycle.CallBarrier: // the sum of a byte that stays 0: on the page, where only our own kernels write
 		zero := uint64(d.Page.Words()) + 8
 		d.ops = append(d.ops, nccl.Op{Call: nccl.AllReduce, Send: zero, Recv: zero, Count: 1})
 	case lifecycle.CallAllToAll, lifecycle.CallGather, lifecycle.CallScatter:
@@ -145,7 +147,7 @@ func (d *device) add(op *engine.Op) {
 	}
 }
 
-// scaled makes the reduction of a PreMulSum. The factor is rounded to the type as kernels.Scale does it.
+// scaled makes the reduction of a PreMulSum. The factor is rounded to the data type as in kernels.Scale.
 func (d *device) scaled(op *engine.Op) (reduction int, err error) {
 	one := [...]uint64{
 		kernels.Int8: 1, kernels.Uint8: 1, kernels.Int32: 1, kernels.Uint32: 1, kernels.Int64: 1, kernels.Uint64: 1,
@@ -162,7 +164,7 @@ func (d *device) scaled(op *engine.Op) (reduction int, err error) {
 	return reduction, err
 }
 
-// Trouble is queue.Backend's: what NCCL has met since.
+// Trouble implements queue.Backend. It returns the error that NCCL has met since.
 func (d *device) Trouble() error {
 	switch err := d.use((*nccl.Comm).Ready); {
 	case err == nil || errors.Is(err, nccl.ErrInProgress) || errors.Is(err, errEnded):
@@ -179,7 +181,7 @@ func (d *device) Trouble() error {
 	}
 }
 
-// Leave is queue.Backend's.
+// Leave implements queue.Backend.
 func (d *device) Leave() {
 	d.mu.Lock()
 	c := d.nccl
@@ -188,13 +190,14 @@ func (d *device) Leave() {
 	if c == nil {
 		return
 	}
-	go func() { // abort waits for it: it blocks while there are graphs
+	go func() { // abort waits for this goroutine: c.Abort blocks while there are graphs
 		defer close(d.aborted)
-		_ = c.Abort() // nobody is left who could be told
+		_ = c.Abort() // no caller is left that could be told
 	}()
 }
 
-// Close is engine.Device's. Where it can't be known whether all is done, or NCCL doesn't end, it is aborted.
+// Close implements engine.Device. If it can't be known whether everything is done, or NCCL doesn't end, it aborts the
+// NCCL communicator.
 func (d *device) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), queue.LeaveTime)
 	defer cancel()
@@ -209,11 +212,11 @@ func (d *device) Close() {
 	d.Free()
 }
 
-// abort ends NCCL's communicator, which was made.
+// abort ends the NCCL communicator, which must have been made.
 func (d *device) abort() {
 	d.Leave()
 	select {
 	case <-d.aborted:
-	case <-time.After(queue.LeaveTime): // graphs that are destroyed later let it end
+	case <-time.After(queue.LeaveTime): // it ends once graphs are destroyed later
 	}
 }

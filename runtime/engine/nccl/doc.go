@@ -7,9 +7,9 @@
 //	  ▼
 //	device  an NCCL communicator: puts calls on streams, and behind each a write of its number onto the tape's page
 //
-// NCCL is the one that package runtime/nccl finds. Its communicators are non-blocking, so that a rank that waits in
-// NCCL for another one can leave. NCCL_COMM_BLOCKING=1 makes calls return sooner, and then nothing ends the making of a
+// Package runtime/nccl finds the library. NCCL's communicators are non-blocking, so that a rank that waits in NCCL for
+// another one can leave. NCCL_COMM_BLOCKING=1 makes calls return sooner, but then nothing ends the creation of a
 // communicator while a rank is missing.
 //
-// What it doesn't tell is for which rank an operation waits, and that ranks have made different calls: NCCL hangs then.
+// NCCL doesn't tell which rank an operation waits for, nor that ranks have made different calls: it hangs then.
 package nccl

@@ -16,14 +16,14 @@ import (
 	"github.com/carillon-rt/carillon/runtime/nccl"
 )
 
-// A GPU is a device for the ranks of communicators. It is safe for concurrent use, and an engine.DeviceKind.
+// A GPU is a device for the ranks of communicators. It implements engine.DeviceKind and is safe for concurrent use.
 type GPU struct {
 	context *cuda.Context
 	library func() (*nccl.Library, error)
 }
 
-// New makes a GPU of a device's context, which stays the caller's, and the library at path, which is opened for the
-// first communicator: path is nccl.Open's.
+// New makes a GPU of a device's context, which the caller still owns, and of the library at path, as for nccl.Open. The
+// library is opened for the first communicator.
 func New(c *cuda.Context, path string) *GPU {
 	return &GPU{c, sync.OnceValues(func() (*nccl.Library, error) { return nccl.Open(path) })}
 }
@@ -33,14 +33,14 @@ func (g *GPU) Name() string { return name }
 
 const name = "nccl"
 
-// greeting is what ranks tell each other before anything else.
+// greeting is what ranks tell each other first.
 type greeting struct {
 	Error   string // why the rank can't use NCCL
 	Version string
-	ID      []byte // of rank 0
+	ID      []byte // only from rank 0
 }
 
-// Open is engine.DeviceKind's. All ranks get an error where one has no NCCL, or another version.
+// Open implements engine.DeviceKind. All ranks get an error if one of them has no NCCL, or another version.
 func (g *GPU) Open(ctx context.Context, c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (
 	engine.Device, error,
 ) {
@@ -61,7 +61,7 @@ func (d *device) open(ctx context.Context, g *GPU, gather func([]byte) ([][]byte
 	if err != nil {
 		return err
 	}
-	// From here on a rank that fails says so by Stop: the others are not in gather.
+	// From here on, a rank that fails tells the others by Stop: they are not in gather.
 	if d.Queue, err = queue.New(d.comm, g.context, failed); err != nil {
 		return d.comm.Stop(systemError("prepare the GPU", err))
 	}
@@ -78,7 +78,7 @@ func (d *device) open(ctx context.Context, g *GPU, gather func([]byte) ([][]byte
 	return nil
 }
 
-// meet tells the ranks the unique id, unless one of them can't go on.
+// meet passes the unique id to all ranks, unless one of them can't continue.
 func (d *device) meet(g *GPU, gather func([]byte) ([][]byte, error)) (*nccl.Library, nccl.ID, error) {
 	var mine greeting
 	library, err := g.library()
@@ -93,7 +93,7 @@ func (d *device) meet(g *GPU, gather func([]byte) ([][]byte, error)) (*nccl.Libr
 	if err != nil {
 		mine.Error = err.Error()
 	}
-	encoded, _ := json.Marshal(mine) // it has nothing that can't be encoded
+	encoded, _ := json.Marshal(mine) // it contains nothing that can't be encoded
 	all, gathered := gather(encoded)
 	if gathered != nil {
 		return nil, nccl.ID{}, gathered
@@ -114,7 +114,7 @@ func (d *device) meet(g *GPU, gather func([]byte) ([][]byte, error)) (*nccl.Libr
 				other.Version)
 		}
 		if err != nil {
-			_, _ = gather(nil) // no rank leaves before all have heard it
+			_, _ = gather(nil) // no rank leaves before all have heard the error
 			return nil, nccl.ID{}, err
 		}
 	}
@@ -124,7 +124,7 @@ func (d *device) meet(g *GPU, gather func([]byte) ([][]byte, error)) (*nccl.Libr
 	return library, nccl.ID(first.ID), nil
 }
 
-// settle waits until NCCL has done what it was called for.
+// settle waits until NCCL has finished the last call to it.
 func (d *device) settle(ctx context.Context) error {
 	for p := (queue.Pause{}); ; p.Wait() {
 		err := d.use((*nccl.Comm).Ready)

@@ -1,6 +1,6 @@
-// Package queue keeps track of the operations that one rank of a communicator has put on the streams of a GPU. Engines
-// for device memory use it to check buffers, to order operations across streams, to number them, and to watch them
-// until they are done.
+// Package queue tracks the operations that one rank of a communicator has put on the streams of a GPU. Engines for
+// device memory use it to check buffers, to order operations across streams, to number them, and to watch them until
+// they are done.
 //
 //	engine/cuda, engine/nccl
 //	  │ Enqueue: its place behind other streams, the engine's Put, Add

@@ -11,35 +11,35 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// graphs are the launches of kernels that were captured. The kernels count them, and write a page of their own, which
-// stays for as long as graphs may launch them: the tape's page goes to another communicator when this one ends. Readers
-// see them as operations of a communicator of their own.
+// graphs tracks the launches of captured kernels. The kernels count the launches and write to a page of their own,
+// which stays as long as graphs may launch them: the tape's page goes to another communicator when this one ends.
+// Readers of the tape see the launches as operations of a separate communicator.
 type graphs struct {
 	page *Page
 	tape *tape.CommWriter // nil if nothing was captured, or there is no tape; written by the watcher
 
 	mu         sync.Mutex // guards operations and numbers
 	operations []tape.Signature
-	numbers    map[tape.Signature]uint32 // of operations, from 1
+	numbers    map[tape.Signature]uint32 // operation numbers, from 1
 
-	// The watcher's.
-	replayed uint64         // collectives, as they were counted last
-	last     tape.Signature // of these
-	waited   uint32         // the kernel that waited at the last look; 0 for none
-	launched uint64         // what the tape shows in flight; 0 for nothing
-	number   uint64         // of that
+	// Used by the watcher.
+	replayed uint64         // number of collectives at the last count
+	last     tape.Signature // the last of these collectives
+	waited   uint32         // the kernel that was waiting at the last look; 0 for none
+	launched uint64         // the operation that the tape shows in flight; 0 for none
+	number   uint64         // number of that operation
 	call     lifecycle.Call
 }
 
-// Capture counts operations that are captured as one launch. Their kernel gets the page to write, and the number by
-// which it says what it does.
+// Capture registers operations that are captured as one launch. It returns the page to which their kernel writes, and
+// the number by which the kernel identifies them.
 func (q *Queue) Capture(ops []engine.Op) (page *Page, operation uint32) {
 	op := &ops[0]
 	sig := tape.Signature{
 		Call: op.Call, DataType: uint8(op.DataType), Reduction: uint8(op.Reduction), Peer: int32(op.Peer),
 		Bytes: uint64(max(len(op.Send), len(op.Recv))),
 	}
-	if !op.Call.IsCollective() { // they are numbered by nobody
+	if !op.Call.IsCollective() { // nothing numbers them
 		sig.Call, sig.Peer, sig.Bytes = lifecycle.CallSendRecv, -1, 0
 		for i := range ops {
 			sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
@@ -60,7 +60,7 @@ func (q *Queue) Capture(ops []engine.Op) (page *Page, operation uint32) {
 	return g.page, operation
 }
 
-// operation is what a kernel says that it does.
+// operation returns the operation that a kernel says it runs.
 func (g *graphs) operation(w tape.DeviceWord) (sig tape.Signature) {
 	if i := int(w.Operation) - 1; i >= 0 && i < len(g.operations) {
 		return g.operations[i]
@@ -68,7 +68,7 @@ func (g *graphs) operation(w tape.DeviceWord) (sig tape.Signature) {
 	return tape.Signature{Peer: -1}
 }
 
-// Replay is what the first kernel of graphs that gave up says, and does. ok is false if there is none.
+// Replay returns the word and the operation of the first kernel of a graph that gave up. ok is false if there is none.
 func (q *Queue) Replay() (w tape.DeviceWord, sig tape.Signature, ok bool) {
 	g := &q.graphs
 	if w, ok = g.page.End(); !ok {
@@ -79,8 +79,8 @@ func (q *Queue) Replay() (w tape.DeviceWord, sig tape.Signature, ok bool) {
 	return w, g.operation(w), true
 }
 
-// look writes onto the tape what graphs have launched: the operation that has waited since the last look, or, if none
-// has, how far they have come.
+// look writes onto the tape what graphs have launched: the operation that has been waiting since the last look, or, if
+// there is none, how far they have come.
 func (g *graphs) look() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -116,7 +116,7 @@ func (g *graphs) passed() {
 	g.tape.Passed(n, &g.last)
 }
 
-// start shows what waits as an operation in flight.
+// start shows a waiting kernel as an operation in flight.
 func (g *graphs) start(w tape.DeviceWord) {
 	sig := g.operation(w)
 	g.call, g.number = sig.Call, uint64(w.Number)
@@ -134,7 +134,7 @@ func (g *graphs) end(code lifecycle.Code) {
 	g.launched = 0
 }
 
-// fail says why the operation that runs is given up.
+// fail records why the running operation is given up.
 func (g *graphs) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,13 +157,13 @@ func (g *graphs) fail(err error) {
 	})
 }
 
-// count is how many collectives graphs have launched, as a kernel says, which counts them modulo 2^32.
+// count returns how many collectives graphs have launched, according to a kernel, which counts them modulo 2^32.
 func (g *graphs) count(w tape.DeviceWord) uint64 {
 	g.replayed += uint64(int64(int32(w.Replayed - uint32(g.replayed))))
 	return g.replayed
 }
 
-// close ends what readers see.
+// close ends the operation in flight and the communicator that readers see.
 func (g *graphs) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// measureEvery is how often an operation's time on the GPU is taken: it costs two events on the stream.
+// measureEvery is the interval at which an operation's time on the GPU is measured: it costs two events on the stream.
 const measureEvery = int64(30 * time.Second)
 
-// measuring takes the time of an operation on the GPU, now and then: calls know the time of their launch alone.
+// measuring measures an operation's time on the GPU now and then: calls only know the time of their launch.
 type measuring struct {
 	from, to *cuda.Event
-	last     int64 // when the last one was launched
+	last     int64 // launch time of the last measured operation
 	begun    bool  // from is on the stream
 	op       tape.Launched
-	launched atomic.Bool // op is, and to is behind it: the watcher goes on
+	launched atomic.Bool // op is launched, with to behind it: the watcher continues
 }
 
 func (m *measuring) open(c *cuda.Context) (err error) {
@@ -29,7 +29,7 @@ func (m *measuring) open(c *cuda.Context) (err error) {
 	return err
 }
 
-// begin is called before an operation is put on a stream that isn't captured.
+// begin is called before an operation is put on a stream that isn't being captured.
 func (m *measuring) begin(t *tape.CommWriter, s *cuda.Stream) {
 	at := t.Began()
 	m.begun = at != 0 && !m.launched.Load() && (m.last == 0 || at-m.last >= measureEvery) && m.from.Record(s) == nil
@@ -38,7 +38,7 @@ func (m *measuring) begin(t *tape.CommWriter, s *cuda.Stream) {
 	}
 }
 
-// end is called behind it.
+// end is called after the operation was put on the stream.
 func (m *measuring) end(t *tape.CommWriter, s *cuda.Stream) {
 	if m.begun && m.to.Record(s) == nil {
 		m.op = t.Last()
@@ -47,7 +47,7 @@ func (m *measuring) end(t *tape.CommWriter, s *cuda.Stream) {
 	m.begun = false
 }
 
-// look writes onto the tape what was measured. It belongs to the goroutine that asks the driver.
+// look writes the measured time onto the tape. It belongs to the goroutine that asks the driver.
 func (m *measuring) look(t *tape.CommWriter) {
 	if !m.launched.Load() || m.to.Query() != nil {
 		return

@@ -7,19 +7,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// overdue is the operation that the GPU takes long for. The in-flight table forgets it when the communicator ends, so
-// it is recorded on the op ring, too, as an operation of the host is. It belongs to the watcher's goroutine, and after
-// that to the one that ends the communicator.
+// overdue is the operation that takes the GPU long. The in-flight table drops the operation when the communicator ends,
+// so it is also recorded on the op ring, as host operations are. It belongs to the watcher's goroutine, and after that
+// to the goroutine that ends the communicator.
 type overdue struct {
 	done  uint32 // the last launch that was done
-	since int64  // when that was seen; 0: never
+	since int64  // when that was first seen; 0: never
 	op    tape.Launched
 	phase tape.Phase
 	wait  int32
 }
 
-// lookAtOverdue records what there is to say of the oldest operation that is not done, if the GPU has done nothing for
-// as long as is slow.
+// lookAtOverdue records the state of the oldest operation that is not done, if the GPU has completed nothing for long
+// enough to count as slow.
 func (q *Queue) lookAtOverdue() {
 	o, t, done := &q.overdue, q.comm.Tape, q.Page.Done()
 	next, running := q.find(done + 1)
@@ -46,7 +46,7 @@ func (q *Queue) lookAtOverdue() {
 	}
 }
 
-// endOverdue records the end of what is overdue, if something is.
+// endOverdue records the end of the overdue operation, if there is one.
 func (q *Queue) endOverdue(code lifecycle.Code) {
 	if o := &q.overdue; o.op.Start() != 0 {
 		q.comm.Tape.Again(&o.op, tape.StageEnd, o.phase, o.wait, code)

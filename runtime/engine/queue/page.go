@@ -13,23 +13,24 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A Page is host memory that the GPU writes: the tape's, or, where that has none or the driver can't map it, as on a
-// disk, memory of its own.
+// A Page is host memory that the GPU writes to: the tape's page, or memory of its own if there is no tape or the driver
+// can't map the tape, for example on a disk.
 type Page struct {
 	*tape.DevicePage
-	At      cuda.Pointer     // where GPUs reach it
-	context *cuda.Context    // that has registered it
-	tape    *tape.CommWriter // which keeps the tape mapped; nil if the page is own
+	At      cuda.Pointer     // its address on GPUs
+	context *cuda.Context    // the context that registered it
+	tape    *tape.CommWriter // keeps the tape mapped; nil if the page is own
 	own     []byte
-	onTape  *tape.DevicePage // the tape's that couldn't be registered, which show writes; or nil
-	written bool             // something on a stream may still write it
+	onTape  *tape.DevicePage // the tape's page that couldn't be registered, to which show copies; or nil
+	written bool             // something on a stream may still write to it
 }
 
 const pageSize = int(unsafe.Sizeof(tape.DevicePage{}))
 
-// Pages are those that are registered with a driver. A driver that unregisters memory waits for all that runs on the
-// process's GPUs, and other calls wait for it. Were it done when a communicator ends, a kernel of another one might
-// wait for a rank that can't launch its own. So a page is used again, and unregistered when the process has no queue.
+// pages are the pages registered with a driver. Unregistering memory waits for everything that runs on the process's
+// GPUs, and blocks other driver calls meanwhile. If that happened at the end of a communicator, a kernel of another one
+// might wait for a rank that can't launch its kernel. So pages are reused, and only unregistered when the process has
+// no queue left.
 type pages struct {
 	mu   sync.Mutex
 	used int
@@ -41,8 +42,8 @@ func pagesOf(c *cuda.Context) *pages {
 	return c.Driver().Keep(key{}, new(pages)).(*pages) //nolint:errcheck // nobody else has the key
 }
 
-// newPage returns a page with nothing on it: that of a communicator's slot on the tape, or one for nobody but the queue
-// if w is nil.
+// newPage returns an empty page: the page of a communicator's slot on the tape, or, if w is nil, a page only for the
+// queue.
 func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
 	all := pagesOf(c)
 	all.mu.Lock()
@@ -63,7 +64,7 @@ func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
 	return p, nil
 }
 
-// take is a page of the tape, or one that the process allocates if page is nil.
+// take returns the given page of the tape, or, if page is nil, one that the process allocates.
 func (all *pages) take(c *cuda.Context, w *tape.CommWriter, page *tape.DevicePage) (p *Page, err error) {
 	if i := slices.IndexFunc(all.free, func(p *Page) bool {
 		return !p.written && (p.DevicePage == page || page == nil && p.own != nil)
@@ -80,7 +81,7 @@ func (all *pages) take(c *cuda.Context, w *tape.CommWriter, page *tape.DevicePag
 		}
 		p.DevicePage = (*tape.DevicePage)(unsafe.Pointer(unsafe.SliceData(p.own)))
 	}
-	if p.context, err = c.Device().Retain(); err == nil { // for as long as the page is registered
+	if p.context, err = c.Device().Retain(); err == nil { // held while the page is registered
 		p.At, err = p.context.Register(unsafe.Pointer(p.DevicePage), pageSize)
 	}
 	if err != nil {
@@ -90,20 +91,20 @@ func (all *pages) take(c *cuda.Context, w *tape.CommWriter, page *tape.DevicePag
 	return p, nil
 }
 
-// Words is where kernels write.
+// Words is the address to which kernels write.
 func (p *Page) Words() cuda.Pointer { return p.At + tape.DeviceWords }
 
-// Abort is where kernels look whether to leave.
+// Abort is the address at which kernels check whether to leave.
 func (p *Page) Abort() cuda.Pointer { return p.At + tape.DeviceStop }
 
-// show copies onto the tape what the GPU can't write there itself.
+// show copies to the tape what the GPU can't write there itself.
 func (p *Page) show() {
 	if p.onTape != nil {
 		p.onTape.Set(p.DevicePage)
 	}
 }
 
-// free gives a page back. If something on a stream may still write it, it is for no other queue. Nil is none.
+// free returns a page. If something on a stream may still write to it, no other queue gets it. A nil page is ignored.
 func (p *Page) free(written bool) {
 	if p == nil {
 		return

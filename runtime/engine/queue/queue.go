@@ -15,25 +15,26 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A Backend is the engine that puts operations on streams.
+// A Backend is an engine that puts operations on streams.
 type Backend interface {
-	// Put puts one collective, or point-to-point operations all at the same time, on the stream of the first, and Adds
-	// its launches unless the stream is captured. After an error a part may be on the stream that is not counted: it
-	// leaves.
+	// Put puts one collective, or a set of concurrent point-to-point operations, on the stream of the first, and calls
+	// Add for its launches unless the stream is being captured. After an error, the stream may hold kernels that were
+	// not counted: they leave.
 	Put(call lifecycle.Call, seq uint64, ops []engine.Op, captured bool) error
-	// Trouble is why an operation that was put on a stream will never be done; nil if the backend knows of nothing.
+	// Trouble returns why an operation that was put on a stream will never be done; nil if the backend knows of no
+	// reason.
 	Trouble() error
-	// Leave has operations that run, and those launched from now on, end early, and doesn't wait for that. Any
-	// goroutine may call it, any number of times.
+	// Leave makes running operations, and those launched from now on, end early. It doesn't wait for them. It may be
+	// called from any goroutine, any number of times.
 	Leave()
 }
 
-// A Queue is what one rank of a communicator has put on streams. Check, Wait, Current and Trouble may be called by any
-// goroutine; all other methods belong to the goroutine whose turn it is on the communicator.
+// A Queue holds what one rank of a communicator has put on streams. Check, Wait, Current and Trouble may be called from
+// any goroutine. All other methods may only be called by the goroutine whose turn it is on the communicator.
 type Queue struct {
-	Page  *Page        // for the kernels of no graph; see Start
+	Page  *Page        // for kernels outside graphs; see Start
 	Side  *cuda.Stream // a stream of the queue's own, on which nothing waits
-	Fence *cuda.Event  // for the order of streams
+	Fence *cuda.Event  // orders streams
 
 	comm    *engine.Comm
 	context *cuda.Context
@@ -41,8 +42,8 @@ type Queue struct {
 	failed  func(error)
 
 	mu       sync.Mutex   // guards last
-	last     *cuda.Stream // on which something was enqueued last
-	captured atomic.Bool  // something was enqueued on a stream that was captured: it may be launched at any time
+	last     *cuda.Stream // the stream on which something was enqueued last
+	captured atomic.Bool  // something was enqueued on a stream under capture: it may be launched at any time
 	launched atomic.Uint32
 	graphs   graphs
 	fetch    fetching
@@ -53,12 +54,12 @@ type Queue struct {
 	recentMu sync.Mutex   // guards recent
 	recent   [1024]recent // by launch
 
-	left    bool         // Left has answered that memory is unused
-	reading sync.RWMutex // held by whoever reads pages and may do so after Close
-	freed   bool         // they are gone; guarded by reading
+	left    bool         // Left has returned that memory is unused
+	reading sync.RWMutex // held while pages are read, which may happen after Close
+	freed   bool         // the pages are gone; guarded by reading
 }
 
-// recent is what a launch was for.
+// recent describes a launch.
 type recent struct {
 	launch uint32
 	call   lifecycle.Call
@@ -67,7 +68,7 @@ type recent struct {
 	op     tape.Launched
 }
 
-// New makes the queue of a rank. failed is engine.DeviceKind.Open's.
+// New makes the queue of a rank. For failed, see engine.DeviceKind.Open.
 func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err error) {
 	q = &Queue{comm: comm, context: c, failed: failed, watcher: newWatcher()}
 	if q.Page, err = newPage(c, comm.Tape); err == nil {
@@ -92,19 +93,19 @@ func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err 
 	return q, nil
 }
 
-// Start has the queue watched until Left. words is where in the GPU's memory kernels that don't tell the page that they
-// are done say so, in the page's format; 0 if all tell the page.
+// Start starts watching the queue, until Left. words is where in GPU memory kernels that don't report to the page
+// record that they are done, in the page's format; 0 if all kernels report to the page.
 func (q *Queue) Start(b Backend, words cuda.Pointer) {
 	q.backend, q.fetch.words = b, words
 	q.watcher.running.Go(q.watch)
 	q.watcher.asking.Go(q.ask)
 }
 
-// Watch has the queue looked at already while a captured call, which has its order, waits for other ranks. Of calls
-// that aren't captured there is nothing to look at before they are enqueued.
+// Watch starts looking at the queue already while a captured call, whose place in the order is set, waits for other
+// ranks. For calls that aren't captured, there is nothing to look at before they are enqueued.
 func (q *Queue) Watch() { q.watcher.start() }
 
-// Enqueue is engine.Device's.
+// Enqueue implements engine.Device.
 func (q *Queue) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (number uint32, err error) {
 	if err := q.comm.Stopped(); err != nil {
 		return 0, err
@@ -127,8 +128,8 @@ func (q *Queue) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (numbe
 	})
 }
 
-// order has a stream wait for what was enqueued on another one. What is captured is not ordered against what isn't: the
-// caller decides when it is launched.
+// order makes a stream wait for what was enqueued on another one. Captured operations are not ordered against others:
+// the caller decides when they are launched.
 func (q *Queue) order(s *cuda.Stream) (captured bool, err error) {
 	if captured, err = s.Capturing(); err != nil {
 		return false, err
@@ -152,7 +153,7 @@ func (q *Queue) order(s *cuda.Stream) (captured bool, err error) {
 	return false, nil
 }
 
-// After has a stream wait for what is on another one now.
+// After makes stream s wait for what is on the other stream now.
 func (q *Queue) After(s, other *cuda.Stream) error {
 	if s.Handle() == other.Handle() {
 		return nil
@@ -160,17 +161,18 @@ func (q *Queue) After(s, other *cuda.Stream) error {
 	return errors.Join(q.Fence.Record(other), s.Wait(q.Fence))
 }
 
-// Next is the number of the next launch that is not captured.
+// Next returns the number of the next launch that is not captured.
 func (q *Queue) Next() uint32 { return q.launched.Load() + 1 }
 
-// tellEvery is of how many launches one tells the page that it is done. The tape has room for 32 that aren't known to
-// be done (see tape.CommWriter.Launched), and looks at the page for every 16th.
+// tellEvery is the interval, in launches, at which a launch reports to the page that it is done. The tape has room for
+// 32 launches that aren't known to be done (see tape.CommWriter.Launched), and reads the page every 16th launch.
 const tellEvery = 8
 
-// Tells tells whether the next launch should tell the page that it is done.
+// Tells reports whether the next launch should report to the page that it is done.
 func (q *Queue) Tells() bool { return q.Next()%tellEvery == 0 }
 
-// Add counts a launch that is not captured. Its number is what the GPU writes when it is done.
+// Add counts a launch that is not captured. It returns the launch's number, which the GPU writes when the launch is
+// done.
 func (q *Queue) Add(call lifecycle.Call, seq uint64, bytes int) (number uint32) {
 	number = q.Next()
 	q.recentMu.Lock()
@@ -180,7 +182,7 @@ func (q *Queue) Add(call lifecycle.Call, seq uint64, bytes int) (number uint32) 
 	return number
 }
 
-// find returns what a launch was for, if it is known.
+// find returns the record of a launch, if it is still known.
 func (q *Queue) find(number uint32) (r recent, ok bool) {
 	q.recentMu.Lock()
 	defer q.recentMu.Unlock()
@@ -188,8 +190,8 @@ func (q *Queue) find(number uint32) (r recent, ok bool) {
 	return r, number != 0 && r.launch == number
 }
 
-// mark records an event behind all that was enqueued but by graphs. That words say that it is done doesn't do: kernels
-// end after that, and what they wrote is seen by others then. The caller holds the mutex.
+// mark records an event behind everything enqueued outside graphs. The page's words are not enough to know that a
+// kernel has ended: it ends later, and only then is what it wrote visible to others. The caller holds the mutex.
 func (q *Queue) mark(e *cuda.Event) error {
 	if q.last.Destroyed() {
 		return q.context.Synchronize()
@@ -197,10 +199,10 @@ func (q *Queue) mark(e *cuda.Event) error {
 	return e.Record(q.last)
 }
 
-// idle tells whether all is known to be done that was enqueued, and no graph may launch more.
+// idle reports whether everything enqueued is known to be done, and no graph may launch more.
 func (q *Queue) idle() bool { return !q.captured.Load() && q.Page.Done() == q.launched.Load() }
 
-// Wait is engine.Device's.
+// Wait implements engine.Device.
 func (q *Queue) Wait(ctx context.Context) (err error) {
 	q.mu.Lock()
 	none := q.last == nil
@@ -217,7 +219,7 @@ func (q *Queue) Wait(ctx context.Context) (err error) {
 	}
 	for p := (Pause{}); err == nil; p.Wait() {
 		ended := e.Query()
-		odd, stopped := q.troubled(), q.comm.Stopped() // behind it: a kernel that has given up ends, too
+		odd, stopped := q.troubled(), q.comm.Stopped() // after the query: a kernel that has given up ends, too
 		switch {
 		case stopped != nil:
 			return stopped
@@ -234,7 +236,7 @@ func (q *Queue) Wait(ctx context.Context) (err error) {
 	return q.comm.Stop(&lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "wait for the GPU", Err: err})
 }
 
-// troubled is the backend's Trouble; nil once the pages are gone.
+// troubled returns the backend's Trouble, or nil once the pages are gone.
 func (q *Queue) troubled() error {
 	q.reading.RLock()
 	defer q.reading.RUnlock()
@@ -244,7 +246,7 @@ func (q *Queue) troubled() error {
 	return q.backend.Trouble()
 }
 
-// Launch is what a launch was for, if it is known.
+// Launch returns what a launch was for, if that is still known.
 func (q *Queue) Launch(number uint32) (call lifecycle.Call, seq uint64, bytes int, ok bool) {
 	r, ok := q.find(number)
 	if !ok {
@@ -253,28 +255,29 @@ func (q *Queue) Launch(number uint32) (call lifecycle.Call, seq uint64, bytes in
 	return r.call, r.seq, r.bytes, true
 }
 
-// Current is engine.Device's.
+// Current implements engine.Device.
 func (q *Queue) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
 	q.reading.RLock()
 	defer q.reading.RUnlock()
 	if q.freed {
 		return lifecycle.CallNone, 0, -1, false
 	}
-	if call, seq, _, ok = q.Launch(q.Page.Done() + 1); !ok { // the oldest that is not done
+	if call, seq, _, ok = q.Launch(q.Page.Done() + 1); !ok { // the oldest launch that is not done
 		return lifecycle.CallNone, 0, -1, false
 	}
 	waits, _ := q.Page.Waits()
 	return call, seq, int(waits.Peer), true
 }
 
-// Stop has kernels leave, also those that graphs launch later.
+// Stop makes kernels leave, also those that graphs launch later.
 func (q *Queue) Stop() {
 	q.Page.Stop()
 	q.graphs.page.Stop()
 }
 
-// Left ends the watching, and waits until all has ended that was enqueued but by graphs. It tells whether that is so,
-// and whether no graph may launch more either: then no operation uses the communicator's memory any more.
+// Left stops watching, and waits until everything enqueued outside graphs has ended. ended reports whether it has;
+// unused reports whether, in addition, no graph may launch more. In that case no operation uses the communicator's
+// memory any more.
 func (q *Queue) Left() (ended, unused bool) {
 	ended = q.end()
 	code := lifecycle.CodeAborted
@@ -289,12 +292,12 @@ func (q *Queue) Left() (ended, unused bool) {
 	return ended, q.left
 }
 
-// end does what Left says, and is its first answer.
+// end does Left's work, and returns its first result.
 func (q *Queue) end() bool {
 	q.watcher.stop()
 	q.graphs.close()
 	if !q.idle() {
-		q.backend.Leave() // before anything calls the driver, which may wait for that
+		q.backend.Leave() // before any call to the driver, which may wait for kernels to leave
 	}
 	q.watcher.asking.Wait()
 	q.mu.Lock()
@@ -302,23 +305,23 @@ func (q *Queue) end() bool {
 	if !none {
 		err = q.mark(q.Fence)
 	}
-	q.mu.Unlock() // others mark, too, while this waits
+	q.mu.Unlock() // other goroutines mark, too, while this one waits
 	if none || err != nil {
 		return none
 	}
 	return within(func() error {
 		err := errors.Join(q.Fence.Query(), q.Side.Query())
 		if errors.Is(err, cuda.ErrNotReady) {
-			_ = q.fetch.look(q) // what it would say is asked for above
+			_ = q.fetch.look(q) // its result is queried above
 		}
 		return err
 	})
 }
 
-// Settled waits until all is done that was put on Side. It is false if that takes longer than LeaveTime, or fails.
+// Settled waits until everything put on Side is done. It returns false if that takes longer than LeaveTime, or fails.
 func (q *Queue) Settled() bool { return within(q.Side.Query) }
 
-// Free frees what the queue holds. A nil Queue holds nothing.
+// Free frees what the queue holds. It does nothing on a nil Queue.
 func (q *Queue) Free() {
 	if q == nil {
 		return

@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// LeaveTime is for how long a communicator that ends waits for its kernels. They leave within a millisecond, or
-	// half a second where a rank died at their buffers, unless what lies before them on their stream takes longer.
+	// LeaveTime is how long a communicator that ends waits for its kernels. They leave within a millisecond, or within
+	// half a second if a rank died while it accessed their buffers, unless earlier work on their stream takes longer.
 	LeaveTime = 2 * time.Second
-	// lookEvery is how often what runs is looked at, and lookAtGraphs once graphs may launch kernels unseen.
+	// lookEvery is how often running operations are looked at; lookAtGraphs applies once graphs may launch kernels
+	// unseen.
 	lookEvery    = time.Millisecond
 	lookAtGraphs = 10 * time.Millisecond
 )
 
-// A Pause is the time between two looks, which grows.
+// A Pause is the growing interval between two looks.
 type Pause struct {
 	next   time.Duration
 	waited time.Duration
@@ -35,8 +36,8 @@ func (p *Pause) Wait() {
 	p.waited += p.next
 }
 
-// within polls for LeaveTime at most, until done answers something else than cuda.ErrNotReady, and is true if that is
-// nil.
+// within polls done for up to LeaveTime, until it returns something other than cuda.ErrNotReady. It returns whether
+// that result is nil.
 func within(done func() error) bool {
 	for p := (Pause{}); p.waited < LeaveTime; p.Wait() {
 		if err := done(); !errors.Is(err, cuda.ErrNotReady) {
@@ -46,9 +47,9 @@ func within(done func() error) bool {
 	return false
 }
 
-// A watcher looks at what runs on the GPU, for as long as something does. It has kernels leave, and calls no driver for
-// that: a thread that frees memory may keep the driver to itself until they have left. What only the driver knows
-// another goroutine asks for.
+// A watcher looks at what runs on the GPU, as long as something does. It makes kernels leave, and calls no driver for
+// that: a thread that frees memory may block the driver until the kernels have left. Another goroutine asks the driver
+// for what only the driver knows.
 type watcher struct {
 	on      atomic.Bool
 	wake    chan struct{}
@@ -65,14 +66,14 @@ func newWatcher() *watcher {
 	return w
 }
 
-// start says that something runs.
+// start tells the watcher that something runs.
 func (w *watcher) start() {
 	if !w.on.Load() && !w.on.Swap(true) {
 		w.wake <- struct{}{}
 	}
 }
 
-// stop returns when nobody looks any more; the driver may still be asked.
+// stop ends the watcher's goroutine; the other goroutine may still be asking the driver.
 func (w *watcher) stop() {
 	w.end()
 	w.running.Wait()
@@ -109,10 +110,10 @@ func (q *Queue) watch() {
 	}
 }
 
-// quiet tells whether there is nothing to look at.
+// quiet reports whether there is nothing to look at.
 func (q *Queue) quiet() bool { return q.idle() && !q.measure.launched.Load() }
 
-// look looks once, and is true when the communicator has stopped: then what runs leaves.
+// look looks once. It returns true when the communicator has stopped; it then makes what runs leave.
 func (q *Queue) look() bool {
 	q.graphs.look()
 	q.Page.show()
@@ -133,7 +134,7 @@ func (q *Queue) look() bool {
 	return true
 }
 
-// trouble is why what runs will never be done.
+// trouble returns why what runs will never be done, or nil.
 func (q *Queue) trouble() error {
 	if err := q.backend.Trouble(); err != nil {
 		return err
@@ -145,7 +146,7 @@ func (q *Queue) trouble() error {
 	return nil
 }
 
-// ask is the goroutine that asks the driver, each time that the watcher has looked and the one before is answered.
+// ask is the goroutine that asks the driver, each time the watcher has looked and the previous query has been answered.
 func (q *Queue) ask() {
 	for range q.watcher.ask {
 		q.measure.look(q.comm.Tape)

@@ -5,72 +5,73 @@ import (
 	"unsafe"
 )
 
-// Board is memory in which each rank of a communicator posts, collective by collective, what all others read there: who
-// posts writes once, whatever the number of ranks. It is for ranks that share memory.
+// Board is memory in which each rank of a communicator posts, for each collective, data that all others read there. A
+// rank writes its post once, however many ranks there are. All ranks must share memory.
 //
-// Each rank has two slots, which take turns:
+// Each rank has two slots, used alternately:
 //
 //	┌ number ┬ bytes, BoardBytes at most …
 //
-// Invariant: a rank posts number n+2 over number n when it has read all posts n+1. The others posted those when they
-// had read all posts n, its own among them.
+// Invariant: a rank overwrites its post n with post n+2 after it has read all posts n+1. The other ranks posted those
+// after they had read all posts n, including this rank's.
 //
-// Post and Posted belong to the goroutine that drives the rank.
+// Only the goroutine that drives the rank may call Post and Posted.
 type Board struct {
 	rank  int
 	slots [][]byte         // by rank: both slots
-	bells []*atomic.Uint32 // of the others
-	keep  any              // what keeps the memory mapped
+	bells []*atomic.Uint32 // doorbells of the other ranks
+	keep  any              // keeps the memory mapped
 
-	// What Post writes besides, which nobody else looks at.
+	// Post also writes mine, which no other rank reads.
 	_    [128]byte
 	mine atomic.Uint64
 	_    [128]byte
 }
 
-// BoardBytes is the most that a post holds, and BoardSize what both slots of a rank take. What different ranks write
-// lies at least 128 bytes apart, since processors fetch cache lines in pairs.
+// BoardBytes is the most that a post holds, and BoardSize is the size of both slots of a rank. Data of different
+// writers is at least 128 bytes apart, since processors fetch cache lines in pairs.
 const (
 	BoardBytes = boardSlot - wordBytes
 	BoardSize  = 2 * boardSlot
 	boardSlot  = 1<<20 + 128
 	wordBytes  = 8
-	firstLine  = 64 // of the processor's cache
+	firstLine  = 64 // size of a processor's cache line
 	headBytes  = firstLine - wordBytes
 
-	// mostExpected is up to where a post is fetched before it is there. Of a long one, its writer would be disturbed.
+	// mostExpected is how much of a post is prefetched before the post is there. Prefetching more would disturb its
+	// writer.
 	mostExpected = 6 * firstLine
 )
 
-// NewBoard makes the Board of a rank of the memory of all, by rank: BoardSize bytes each, which were zero and begin at
-// a multiple of 128. bells are the doorbells of the others. keep is referred to as long as the Board is.
+// NewBoard makes the Board of a rank. memory has the memory of all ranks, by rank: BoardSize bytes each, zeroed and
+// aligned to 128 bytes. bells are the doorbells of the other ranks. The Board keeps a reference to keep.
 func NewBoard(rank int, memory [][]byte, bells []*atomic.Uint32, keep any) *Board {
 	return &Board{rank: rank, slots: memory, bells: bells, keep: keep}
 }
 
-// Post posts head, of headBytes at most, and body behind it, BoardBytes in all, as number n, and rings the others.
+// Post posts head, of headBytes at most, followed by body, BoardBytes in all, as number n, and rings the other ranks.
 // Numbers begin with 1 and have no gaps.
 func (b *Board) Post(n uint64, head, body []byte) {
 	slot := b.slot(b.rank, n)
 	to := slot[wordBytes:]
-	// The others look at the first cache line all the time. It is written last, and at once: were it written first, one
-	// of them would take it away while what is behind it is written.
+	// The other ranks poll the first cache line. It is written last, and at once: if it were written first, a polling
+	// rank would take it away while the rest is being written.
 	first := min(len(body), headBytes-len(head))
 	copy(to[len(head)+first:], body[first:])
 	copy(to[len(head):], body[:first])
 	copy(to, head)
 	StoreRelease(number(slot), n)
-	// The others' bells are looked at behind the number. To wait for that with a store of another word, which is this
-	// rank's alone, lets the number come to the cache at once with what is beside it: a reader that looks at its cache
-	// line all the time does not take the line away between the two.
+	// The bells of the others are read after the number was written. Ordering these by a store to another word, which
+	// only this rank uses, lets the number reach the cache together with the data on its line: a reader that polls the
+	// line does not take it away between the two.
 	b.mine.Store(n)
 	for _, bell := range b.bells {
 		RingWord(bell)
 	}
 }
 
-// Posted is the memory in which a rank has posted number n, nil if it hasn't: BoardBytes, of which those that it posted
-// stay as they are until this rank posts number n+1.
+// Posted returns the memory in which a rank has posted number n, or nil if it hasn't yet. The memory has BoardBytes, of
+// which the posted ones stay unchanged until this rank posts number n+1.
 func (b *Board) Posted(rank int, n uint64) []byte {
 	slot := b.slot(rank, n)
 	if number(slot).Load() != n {
@@ -79,8 +80,8 @@ func (b *Board) Posted(rank int, n uint64) []byte {
 	return slot[wordBytes:]
 }
 
-// Expect says that of a post that Posted does not show yet, n bytes will be read. It has the processor fetch the first
-// of them together with the number, and not when that has come.
+// Expect announces that n bytes will be read of a post that Posted does not show yet. It makes the processor fetch the
+// first of them together with the number, rather than after the number has arrived.
 func (b *Board) Expect(rank int, n uint64, bytes int) {
 	slot := b.slot(rank, n)
 	for at := firstLine; at < min(wordBytes+bytes, mostExpected); at += firstLine {

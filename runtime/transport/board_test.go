@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// boards are those of the ranks of a communicator, over the same memory.
+// boards makes the Boards of the ranks of a communicator, over the same memory.
 func boards(size int) []*Board {
 	memory := make([][]byte, size)
 	words := make([]*atomic.Uint32, size)
@@ -41,7 +41,7 @@ func TestBoardShowsWhatIsPosted(t *testing.T) {
 	}
 }
 
-// A post fills the slot to its last byte, and no more.
+// A post may fill the slot to its last byte, but not exceed it.
 func TestBoardHoldsItsBytes(t *testing.T) {
 	b := boards(2)
 	full := bytes.Repeat([]byte{7}, BoardBytes)
@@ -80,7 +80,7 @@ func TestBoardSlotsTakeTurns(t *testing.T) {
 	wg.Wait()
 }
 
-// A head and a body of any length are one behind the other, also where the first cache line ends.
+// A head and a body of any length are contiguous, even across the end of the first cache line.
 func TestBoardJoinsHeadAndBody(t *testing.T) {
 	b, n := boards(2), uint64(0)
 	for head := range headBytes + 1 {
@@ -94,7 +94,7 @@ func TestBoardJoinsHeadAndBody(t *testing.T) {
 			if got := b[1].Posted(0, n); !bytes.HasPrefix(got, want) {
 				t.Fatalf("%d bytes and %d have become %x, want %x", head, body, got[:len(want)], want)
 			}
-			b[1].Expect(0, n+1, head+body) // may look at any memory of the slot
+			b[1].Expect(0, n+1, head+body) // may access any memory of the slot
 		}
 	}
 }

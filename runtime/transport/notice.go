@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
-// MaxDetail is the most bytes of a Notice's Detail that a transport must carry. A longer one is cut.
+// MaxDetail is the most bytes of a Notice's Detail that a transport must carry. A longer Detail is cut.
 const MaxDetail = 400
 
 // MaxNotice is the most bytes that AppendNotice adds.
@@ -19,25 +19,25 @@ const MaxNotice = noticeHead + MaxDetail
 
 const noticeHead = 2 + 2 + 4 + 8
 
-// Notice is what a rank tells the others when it gives up on a communicator.
+// Notice tells the other ranks that a rank gives up on a communicator, and why.
 type Notice struct {
 	Code    lifecycle.Code // CodePeerAborted, CodeAbandoned, CodeMismatch, CodeRankDead, or CodeInternal
-	Culprit int32          // the rank at fault, as the sender knows; -1 if none; see InParent
-	Passed  uint64         // the number of the last collective that is done on the sender's side; 0 for none
-	Detail  string         // at most MaxDetail bytes, for people
+	Culprit int32          // the rank at fault, as far as the sender knows; -1 if none; see InParent
+	Passed  uint64         // number of the last collective that the sender completed; 0 for none
+	Detail  string         // at most MaxDetail bytes, for humans
 }
 
-// InParent is the Notice of a rank that gives up before it has a number in the new communicator: its culprit is a rank
-// of the communicator that this one is made of, encoded below -1.
+// InParent returns the Notice of a rank that gives up before it has a number in the new communicator: its culprit is a
+// rank of the parent communicator, encoded below -1.
 func (n Notice) InParent() Notice {
 	n.Culprit = -2 - max(n.Culprit, -1)
 	return n
 }
 
-// ParentCulprit is the culprit of a Notice that was told InParent.
+// ParentCulprit returns the culprit of a Notice made by InParent.
 func (n Notice) ParentCulprit() (rank int, ok bool) { return int(-2 - n.Culprit), n.Culprit < -1 }
 
-// NoticeOf is what rank self tells the others of the error for which it gives up.
+// NoticeOf returns the Notice of rank self when it gives up because of err.
 func NoticeOf(err error, self int) Notice {
 	n := Notice{Code: lifecycle.CodeOf(err), Culprit: int32(self), Detail: err.Error()}
 	if told, ok := errors.AsType[*NoticeError](err); ok {
@@ -57,7 +57,7 @@ func NoticeOf(err error, self int) Notice {
 	switch {
 	case slices.Contains([]lifecycle.Code{
 		lifecycle.CodeAborted, lifecycle.CodeRevoked, lifecycle.CodeDestroyed, lifecycle.CodeUnfinished,
-	}, n.Code): // another call here ended the communicator
+	}, n.Code): // another call on this rank ended the communicator
 		n.Code = lifecycle.CodePeerAborted
 	case n.Code == lifecycle.CodeCanceled:
 		n.Code = lifecycle.CodeAbandoned
@@ -84,7 +84,7 @@ type NoticeError struct {
 	Notice Notice
 }
 
-// Error says what the peer told, for people.
+// Error describes the peer's notice, for humans.
 func (e *NoticeError) Error() string {
 	s := fmt.Sprintf("rank %d gave up (%v)", e.Peer, e.Notice.Code)
 	if culprit := e.Culprit(); culprit != e.Peer {
@@ -96,7 +96,7 @@ func (e *NoticeError) Error() string {
 	return s
 }
 
-// Culprit is the rank at fault: the peer itself, unless it names another one.
+// Culprit returns the rank at fault: the peer itself, unless its notice names another one.
 func (e *NoticeError) Culprit() int {
 	if e.Notice.Culprit >= 0 {
 		return int(e.Notice.Culprit)
@@ -104,8 +104,8 @@ func (e *NoticeError) Culprit() int {
 	return e.Peer
 }
 
-// PeerClosed is the error of a connection whose peer closed its end in order, once everything that it had sent was
-// read.
+// PeerClosed returns the error of a connection whose peer closed its end in order, once everything that the peer had
+// sent was read.
 func PeerClosed(peer int) *NoticeError {
 	return &NoticeError{Peer: peer, Notice: Notice{
 		Code: lifecycle.CodePeerAborted, Culprit: int32(peer), Detail: "it closed its end of the communicator",
@@ -118,10 +118,10 @@ func AppendNotice(b []byte, n Notice) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(n.Culprit))
 	b = binary.LittleEndian.AppendUint64(b, n.Passed)
 	whole := n.Detail[:min(len(n.Detail), MaxDetail)]
-	return wire.AppendBytes(b, strings.ToValidUTF8(whole, "")) // without half a character at its end
+	return wire.AppendBytes(b, strings.ToValidUTF8(whole, "")) // without a partial character at its end
 }
 
-// DecodeNotice reads what AppendNotice wrote. It is safe on any input.
+// DecodeNotice decodes what AppendNotice wrote. It is safe on any input.
 func DecodeNotice(b []byte) (Notice, error) {
 	r := wire.NewReader(b)
 	n := Notice{Code: lifecycle.Code(r.Uint16()), Culprit: int32(r.Uint32()), Passed: r.Uint64()}

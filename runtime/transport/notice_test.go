@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// TestNoticeOf: what a rank tells the others of its own end is about itself, in a code that is no bug of Carillon's.
+// TestNoticeOf checks that a rank that ends by itself names itself to the others, with a code that is no bug of
+// Carillon.
 func TestNoticeOf(t *testing.T) {
 	peer := func(code lifecycle.Code) error { return &lifecycle.PeerError{Code: code, Rank: 3} }
 	usage := func(code lifecycle.Code) error { return &lifecycle.UsageError{Code: code} }

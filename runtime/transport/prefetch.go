@@ -2,5 +2,5 @@
 
 package transport
 
-// prefetch has the processor fetch a cache line, where that is known how.
+// prefetch makes the processor fetch a cache line, on architectures where that is implemented.
 func prefetch(*byte) {}

@@ -1,6 +1,6 @@
 package transport
 
-// prefetch has the processor fetch a cache line.
+// prefetch makes the processor fetch a cache line.
 //
 //go:noescape
 func prefetch(p *byte)

@@ -4,5 +4,5 @@ package transport
 
 import "sync/atomic"
 
-// StoreRelease stores v behind all that was stored before.
+// StoreRelease stores v after all previous stores.
 func StoreRelease(p *atomic.Uint64, v uint64) { p.Store(v) }

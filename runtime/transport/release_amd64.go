@@ -7,6 +7,6 @@ import (
 	"unsafe"
 )
 
-// StoreRelease stores v behind all that was stored before. On this architecture every store is in order; those of
-// sync/atomic wait, besides, until all before them have come to the cache.
+// StoreRelease stores v after all previous stores. On this architecture all stores are in order; those of sync/atomic
+// also wait until all previous stores have reached the cache.
 func StoreRelease(p *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(p)) = v }

@@ -6,10 +6,10 @@ import "github.com/carillon-rt/carillon/telemetry/tape"
 type Topology struct {
 	Node      []int    // node index; nodes are numbered in the order of their lowest ranks
 	Ranks     [][]int  // ranks of each node, ascending
-	Transport []string // name of the transport that connects this rank with that one; "" for itself
-	Host      []string // host name, for people
-	PID       []int    // process, in its own pid namespace
+	Transport []string // name of the transport that connects this rank to that one; "" for itself
+	Host      []string // host name, for humans
+	PID       []int    // process id, in its own pid namespace
 
-	Connections int // of this rank over the network; 0 until it is connected
+	Connections int // number of this rank's network connections; 0 until it is connected
 	PXN         tape.PXN
 }

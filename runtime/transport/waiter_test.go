@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// waiters makes one Waiter of each kind. The kind that sleeps on a word sleeps for an hour, so that a missed ring can't
-// pass as a slow one.
+// waiters makes one Waiter of each kind. The kind that sleeps on a word sleeps for an hour, so that a missed ring fails
+// the test rather than slowing it down.
 func waiters(p Patience) map[string]func() *Waiter {
 	return map[string]func() *Waiter{
 		"parked": func() *Waiter { return NewWaiter(4, p) },
@@ -26,7 +26,7 @@ func waiters(p Patience) map[string]func() *Waiter {
 	}
 }
 
-// Two ranks hand a number to and fro. Without patience each waits in the kernel every time, so every ring counts.
+// Two ranks pass a number back and forth. Without patience each waits in the kernel every time, so every ring counts.
 func TestWaiterMissesNoRing(t *testing.T) {
 	for _, p := range []Patience{{}, {Yield: 10 * time.Microsecond, CPU: true}, {Spin: 3 * time.Microsecond}} {
 		for name, make := range waiters(p) {
@@ -211,7 +211,7 @@ func TestNoticeThereAndBack(t *testing.T) {
 	for _, n := range []Notice{
 		{},
 		{Code: lifecycle.CodeMismatch, Culprit: -1, Passed: 1<<64 - 1, Detail: "count is 3 on rank 1"},
-		{Code: lifecycle.CodeInternal, Culprit: 1<<31 - 1, Detail: string(long) + "é"}, // é does not fit any more
+		{Code: lifecycle.CodeInternal, Culprit: 1<<31 - 1, Detail: string(long) + "é"}, // é no longer fits
 	} {
 		b := AppendNotice(nil, n)
 		if len(b) > MaxNotice {
@@ -246,7 +246,7 @@ func FuzzDecodeNotice(f *testing.F) {
 	})
 }
 
-// Who says when it began has been waiting since then, once.
+// A Waiter that was told when its wait began counts from then, once.
 func TestBegan(t *testing.T) {
 	w := NewWaiter(2, Patience{Yield: time.Minute})
 	idle := func() {

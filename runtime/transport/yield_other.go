@@ -4,5 +4,5 @@ package transport
 
 import "runtime"
 
-// yieldCPU offers the core to other goroutines; there is no call that offers it to other processes.
+// yieldCPU yields to other goroutines; no call here yields to other processes.
 func yieldCPU() { runtime.Gosched() }

@@ -40,9 +40,8 @@ func (f ifname) admits(name string) bool {
 	return named != f.exclude
 }
 
-// Address is the address of this host at which the ranks of other hosts reach it best, as far as SocketIfname admits
-// it: where the fabric listens. IPv4 goes before IPv6, interfaces of the network before bridges of containers, and
-// those before loopback.
+// Address returns the address of this host, where the fabric listens: the best one for ranks of other hosts that
+// SocketIfname admits. IPv4 is preferred to IPv6, network interfaces to container bridges, and these to loopback.
 func (c Config) Address() (best netip.Addr, err error) {
 	names, err := parseIfname(c.SocketIfname)
 	if err != nil {
@@ -52,7 +51,7 @@ func (c Config) Address() (best netip.Addr, err error) {
 	if err != nil {
 		return best, fmt.Errorf("list network interfaces: %w", err)
 	}
-	least := math.MaxInt // how bad the best is
+	least := math.MaxInt // badness of the best address so far
 	var there []string
 	for _, i := range interfaces {
 		there = append(there, i.Name)
@@ -68,7 +67,7 @@ func (c Config) Address() (best netip.Addr, err error) {
 		}
 		addrs, err := i.Addrs()
 		if err != nil {
-			continue // it went away
+			continue // the interface went away
 		}
 		for _, a := range addrs {
 			prefix, err := netip.ParsePrefix(a.String())

@@ -79,7 +79,7 @@ func BenchmarkAround(b *testing.B) {
 	}
 }
 
-// inGoroutine measures rank 0 against rank 1 in a goroutine.
+// inGoroutine measures rank 0 against rank 1, which runs in a goroutine.
 func inGoroutine(b *testing.B, ranks []*fabric.Links, peer func(context.Context, *fabric.Links, int) error,
 	size int, measure func(*testing.B, *fabric.Links, int),
 ) {

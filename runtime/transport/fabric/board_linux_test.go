@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// All ranks have a Board, or none has: also those that reach all others through shared memory.
+// Either all ranks have a Board or none has, even if some reach all others through shared memory.
 func TestBoardIsOfAllRanksOrNone(t *testing.T) {
 	shared, alone, inproc := configs()["shm"], configs()["tcp"], configs()["inproc"]
 	for name, c := range map[string]struct {

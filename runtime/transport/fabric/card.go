@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// cardVersion changes whenever ranks with another one could not connect.
+// cardVersion changes whenever ranks with different versions could not connect.
 const cardVersion = 6
 
 // Bounds on the texts of a card, in bytes.
@@ -22,19 +22,19 @@ const (
 	maxAddress  = 64
 )
 
-// card is what a rank tells all others before they connect: what it is, where, and how it can be reached.
+// card is what a rank tells all others before they connect: what it is, where, and how to reach it.
 type card struct {
 	comm    lifecycle.CommID
 	fabric  [16]byte // a random name of the Fabric
 	hostID  string
-	host    string // the host's name, for people
+	host    string // the host's name, for humans
 	process process.ID
-	inbox   shm.Location // zero: shared memory is switched off
+	inbox   shm.Location // zero if shared memory is switched off
 	tcp     string       // address and port
 	wire    door.Wire    // how its connections are protected
 	proxy   proxy.Card
 	pxn     bool      // its proxy may send for other ranks of its node, if it shares memory
-	gate    door.Room // which of the listener's gates is the rank's; names the Port where there is no listener
+	gate    door.Room // the rank's gate at the listener; names the Port if there is no listener
 }
 
 func (c *card) encode() []byte {

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// connect opens the connections. What is open when it fails is closed by Close.
+// connect opens the connections. If it fails, Close closes those that are open.
 func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card) error {
 	for peer, w := range ways {
 		switch w {
@@ -39,7 +39,8 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 	return l.confirm(ctx)
 }
 
-// openSHM opens the peer's inbox and watches its process. If that does not work, it says so and leaves the peer to TCP.
+// openSHM opens the peer's inbox and watches its process. If that does not work, it tells the peer so and uses TCP for
+// it.
 func (l *Links) openSHM(peer int, c *card, ways []way) {
 	conn, err := l.inbox.Open(l.rank, peer, c.process.PID, c.inbox, l.waiter)
 	if err != nil {
@@ -52,13 +53,13 @@ func (l *Links) openSHM(peer int, c *card, ways []way) {
 	dead := l.dead(peer, c)
 	cancel, err := l.f.deaths.watch(c.process, func() { conn.Fail(dead) })
 	if err != nil {
-		conn.Fail(dead) // unless it has connected, closed and ended since its inbox was opened
+		conn.Fail(dead) // no effect if the peer has connected, closed and ended since its inbox was opened
 		return
 	}
 	l.unwatch = append(l.unwatch, cancel)
 }
 
-// agree waits until every peer whose inbox this rank could open has said whether it could open this rank's, too.
+// agree waits until every peer whose inbox this rank could open has said whether it could open this rank's inbox, too.
 func (l *Links) agree(ctx context.Context, ways []way) error {
 	if l.inbox == nil {
 		return nil
@@ -68,7 +69,7 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 		peer := c.Peer()
 		var opened, known bool
 		for {
-			// The loss first: a peer that agreed, and gave up right after, is connected.
+			// Check for losses first: a peer that agreed, and gave up right after, is connected.
 			_, lost := l.FirstLost()
 			if opened, known = c.Agreed(); known {
 				break
@@ -95,8 +96,8 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 	return nil
 }
 
-// connectRails opens the streams to all peers that are left, and the connections that those need, at the same time. It
-// ends when a peer that is connected is lost.
+// connectRails opens the streams to all remaining peers, and the connections that the streams need, concurrently. It
+// returns early when a connected peer is lost.
 func (l *Links) connectRails(ctx context.Context, p *Port, ways []way, cards []*card) error {
 	if err := l.openStreams(p, ways, cards); err != nil || l.endpoint == nil {
 		return err
@@ -133,7 +134,7 @@ func (l *Links) connectRails(ctx context.Context, p *Port, ways []way, cards []*
 	return err
 }
 
-// openStreams opens the streams to the peers that are reached through the network.
+// openStreams opens the streams to the peers reached through the network.
 func (l *Links) openStreams(p *Port, ways []way, cards []*card) error {
 	var remote []int
 	for peer, w := range ways {
@@ -183,8 +184,8 @@ func (l *Links) openStreams(p *Port, ways []way, cards []*card) error {
 	return nil
 }
 
-// ends says whether a process of this host, whose memory can't be opened, is ending: its files are closed before others
-// are told of its end.
+// ends reports whether a process of this host, whose memory can't be opened, is ending: its files are closed before its
+// end is reported to others.
 func (l *Links) ends(c *card) bool {
 	ended := make(chan struct{})
 	cancel, err := l.f.deaths.watch(c.process, func() { close(ended) })
@@ -200,8 +201,8 @@ func (l *Links) ends(c *card) bool {
 	}
 }
 
-// confirm tells all peers that this rank is connected with all, and waits until each has said the same. So no rank is
-// ready where another failed. Where all ranks reach each other through shared memory, they have a Board.
+// confirm tells all peers that this rank is connected to all, and waits until each has said the same. So no rank is
+// ready if another failed. If all ranks reach each other through shared memory, they get a Board.
 func (l *Links) confirm(ctx context.Context) error {
 	shared := l.inbox != nil && len(l.shms) == len(l.conns)-1
 	if shared {
@@ -214,7 +215,8 @@ func (l *Links) confirm(ctx context.Context) error {
 	}
 	for peer, c := range l.conns {
 		for c != nil {
-			// The losses first: a peer that has said it, and gave up or closed in order right after, is connected.
+			// Check for losses first: a peer that has confirmed, and gave up or closed in order right after, is
+			// connected.
 			_, lost := l.FirstLost()
 			_, err := c.Peek()
 			c.Release(0)
@@ -239,7 +241,7 @@ func (l *Links) confirm(ctx context.Context) error {
 	return nil
 }
 
-// late is the error of a context that ended while this rank waited for a peer.
+// late returns the error of a context that ended while this rank waited for a peer.
 func (l *Links) late(peer int, err error) error {
 	return &lifecycle.PeerError{
 		Code: lifecycle.CodeNotJoined, Rank: peer, Self: l.rank, Comm: l.comm,

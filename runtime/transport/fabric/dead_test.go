@@ -43,7 +43,7 @@ func TestConnectWithADeadProcess(t *testing.T) {
 	}
 }
 
-// Nor is one that dies meanwhile: here it has not even begun to connect.
+// Nor is a peer that dies while this rank connects: here it has not even begun to connect.
 func TestConnectWithADyingProcess(t *testing.T) {
 	for name, config := range processConfigs() {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestConnectWithADyingProcess(t *testing.T) {
 	}
 }
 
-// A rank that connected, closed in order and ended before this rank looked is not lost by that: what it sent can still
-// be received.
+// A rank that connected, closed in order and ended before this rank looked does not count as lost: what it sent can
+// still be received.
 func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	config := fabric.Config{DisableSHM: true}
 	f := newFabric(t, of(config, 0))
@@ -85,7 +85,7 @@ func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := start(t, job{Program: "greeting", Rank: 0, Size: 2, Config: of(config, 1)}) // the lower of two dials
+	peer := start(t, job{Program: "greeting", Rank: 0, Size: 2, Config: of(config, 1)}) // the lower rank dials
 	card, err := readCards(peer.out, 1)
 	if err != nil {
 		t.Fatal(err, peer.stderr.String())

@@ -7,21 +7,21 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// deaths watches other processes of this host until they end, each once for all communicators.
+// deaths watches other processes of this host until they end, each process once for all communicators.
 type deaths struct {
 	mu      sync.Mutex
 	watched map[process.ID]watched // nil once closed
 }
 
 type watched struct {
-	life context.Context // ends with it
+	life context.Context // ends with the process
 	stop func()          // ends the watch
 }
 
 func newDeaths() *deaths { return &deaths{watched: make(map[process.ID]watched)} }
 
-// watch has tell called once when the process ends, from a goroutine of the watch, unless cancel was called before.
-// tell must not block. The error is process.ErrGone if the process has ended already.
+// watch calls tell once when the process ends, from a goroutine of the watch, unless cancel is called before. tell must
+// not block. The error is process.ErrGone if the process has ended already.
 func (d *deaths) watch(id process.ID, tell func()) (cancel func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,7 +35,7 @@ func (d *deaths) watch(id process.ID, tell func()) (cancel func(), err error) {
 		w.stop, err = id.Watch(func(process.Exit) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			if d.watched != nil { // else closed
+			if d.watched != nil { // otherwise closed
 				delete(d.watched, id)
 				end()
 			}
@@ -50,7 +50,7 @@ func (d *deaths) watch(id process.ID, tell func()) (cancel func(), err error) {
 	return func() { stop() }, nil
 }
 
-// close ends all watches. Nothing is told afterwards, and nothing watched.
+// close ends all watches. After that, no death is reported, and no process watched.
 func (d *deaths) close() {
 	d.mu.Lock()
 	all := d.watched

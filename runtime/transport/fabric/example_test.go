@@ -18,7 +18,7 @@ func Example() {
 	}
 	defer f.Close()
 
-	// In a job, each rank makes its own, and rendezvous carries id, secret and cards.
+	// In a job, each rank makes its own Fabric, and rendezvous carries id, secret and cards.
 	id, secret := lifecycle.CommID{1}, []byte("known to all ranks")
 	ports := make([]*fabric.Port, 2)
 	cards := make([][]byte, 2)
@@ -43,7 +43,7 @@ func Example() {
 				if _, err := peer.TrySend([]byte("hello from rank 1")); err != nil {
 					log.Fatal(err)
 				}
-				return // what is so short was taken at once
+				return // such a short message was taken at once
 			}
 			for {
 				window, err := peer.Peek()

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Fabric is what the communicators of one process share to reach other ranks. It is safe for concurrent use.
+// Fabric holds what the communicators of one process share to reach other ranks. It is safe for concurrent use.
 type Fabric struct {
 	config Config
 	id     [16]byte
@@ -27,7 +27,7 @@ type Fabric struct {
 	deaths *deaths
 
 	mu       sync.Mutex
-	ports    uint64        // that were prepared
+	ports    uint64        // number of Ports prepared
 	listener *tcp.Listener // nil until the first Port
 	proxy    *proxy.Proxy  // nil until the first Port
 }
@@ -43,7 +43,7 @@ func New(config Config) (*Fabric, error) {
 	config.HostID = cmp.Or(config.HostID, self.BootID.String())
 	host, err := os.Hostname()
 	if err != nil {
-		host = "?" // it is for people
+		host = "?" // it is only for humans
 	}
 	f := &Fabric{
 		config: config, host: host[:min(len(host), maxHostName)], self: self,
@@ -54,11 +54,11 @@ func New(config Config) (*Fabric, error) {
 }
 
 // Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in
-// shared memory and a gate at the TCP listener, where they are switched on. secret is the communicator's; all its ranks
-// have the same. Nothing is kept of it when Connect turns out to need neither. The Port must be connected or closed.
+// shared memory and a gate at the TCP listener, unless they are switched off. secret is the same on all ranks of the
+// communicator. Connect frees the inbox and the gate if it needs neither. The Port must be connected or closed.
 //
-// local says that all ranks are of this Fabric: then it makes no system call, and a card of another Fabric is refused,
-// unless DisableP2P keeps the ranks apart all the same.
+// local says that all ranks belong to this Fabric. Prepare then makes no system call, and a card of another Fabric is
+// rejected, unless DisableP2P keeps the ranks apart.
 func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local bool) (*Port, error) {
 	p := &Port{f: f, id: id, card: card{
 		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host, process: f.self, wire: f.config.Wire,
@@ -66,13 +66,13 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ports++
-	binary.LittleEndian.PutUint64(p.card.gate[:], f.ports) // unless there is a gate
+	binary.LittleEndian.PutUint64(p.card.gate[:], f.ports) // replaced if there is a gate
 	if (!local || f.config.DisableP2P) && maxSize > 1 {
 		if err := f.listen(); err != nil {
 			return nil, err
 		}
 		if !f.config.DisableSHM {
-			// A host that has no shared memory left still has TCP.
+			// A host without free shared memory still has TCP.
 			if inbox, err := shm.Create(id, maxSize); err == nil {
 				p.inbox, p.card.inbox = inbox, inbox.Location()
 			}
@@ -87,8 +87,8 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 	return p, nil
 }
 
-// Door is the port of this process at which ranks of other processes reach it, for others to use until Close. The first
-// use opens it.
+// Door returns the port of this process at which ranks of other processes reach it; others may use it until Close. The
+// first use opens it.
 func (f *Fabric) Door() (*door.Door, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *Fabric) Door() (*door.Door, error) {
 	return f.listener.Door(), nil
 }
 
-// listen opens the listener, unless it is open. f.mu is held.
+// listen opens the listener, unless it is already open. f.mu is held.
 func (f *Fabric) listen() error {
 	if f.listener != nil {
 		return nil
@@ -116,10 +116,10 @@ func (f *Fabric) listen() error {
 	return nil
 }
 
-// ProxyStats count what the process's proxy does.
+// ProxyStats counts what the process's proxy does.
 type ProxyStats = proxy.Stats
 
-// ProxyStats are the counts of now.
+// ProxyStats returns the current counts.
 func (f *Fabric) ProxyStats() ProxyStats {
 	f.mu.Lock()
 	p := f.proxy
@@ -134,7 +134,7 @@ func (f *Fabric) ProxyStats() ProxyStats {
 const closeTime = 2 * time.Second
 
 // Close waits for everything that the Fabric runs: up to two seconds for other ranks of the node that still send
-// through this process, and as long for what TCP peers have not read yet. All its Ports and Links must be closed
+// through this process, and as long for data that TCP peers have not read yet. All its Ports and Links must be closed
 // before, and it must not be used afterwards.
 func (f *Fabric) Close() {
 	f.mu.Lock()

@@ -59,7 +59,8 @@ func TestTopologyAndChoice(t *testing.T) {
 	wg.Wait()
 }
 
-// PXN is on, or each rank knows why not and has a connection with each rank that it does not share memory with.
+// Either PXN is on, or each rank knows why it isn't and has a connection to each rank with which it does not share
+// memory.
 func TestWhyNoPXN(t *testing.T) {
 	here, there := fabric.Config{}, fabric.Config{HostID: "elsewhere"}
 	disabled, noMemory := here, here
@@ -71,7 +72,7 @@ func TestWhyNoPXN(t *testing.T) {
 	}{
 		{[]fabric.Config{here, here, there, there}, tape.PXNOn, 1},
 		{[]fabric.Config{here, disabled, there, there}, tape.PXNDisabled, 2},
-		{[]fabric.Config{here, noMemory, there, there}, tape.PXNNoMemory, 3}, // one with its neighbour
+		{[]fabric.Config{here, noMemory, there, there}, tape.PXNNoMemory, 3}, // one of them to its neighbor
 		{[]fabric.Config{here, there}, tape.PXNAlone, 1},
 		{[]fabric.Config{here, here}, tape.PXNOneNode, 0},
 	} {
@@ -101,8 +102,8 @@ func prepare(t *testing.T, fabrics ...*fabric.Fabric) (ports []*fabric.Port, car
 	return ports, cards
 }
 
-// When one side can't open the other's shared memory, both use TCP, and the others are as they would be. Here rank 0
-// gets a card of rank 1 with another file descriptor in it.
+// When one side can't open the other's shared memory, both use TCP, and the other connections are unaffected. Here rank
+// 0 gets a card of rank 1 with another file descriptor in it.
 func TestFallsBackToTCP(t *testing.T) {
 	fabrics := []*fabric.Fabric{
 		newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}),
@@ -157,7 +158,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 	}
 }
 
-// A rank that closes as soon as it is connected has said that it is: the others are connected, too.
+// A rank that closes as soon as it is connected has confirmed that: the others are connected, too.
 func TestConnectedThoughOthersClose(t *testing.T) {
 	const rounds = 100
 	for name, config := range configs() {
@@ -185,8 +186,8 @@ func TestConnectedThoughOthersClose(t *testing.T) {
 	}
 }
 
-// What a rank says that gives up is what all others are told, those that dial it and those that wait for it, whether it
-// gives up before they begin to connect, or while they do.
+// All other ranks, those that dial it and those that wait for it, are told the reason of a rank that gives up, whether
+// it gives up before or while they connect.
 func TestAllAreToldOfARankThatGivesUp(t *testing.T) {
 	why := transport.Notice{Code: lifecycle.CodeInternal, Culprit: -1, Detail: "its disk is full"}
 	for name, config := range configs() {
@@ -271,7 +272,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// Ranks that are to be protected in different ways all say so, and no two of them connect.
+// Ranks with different protection all report that, and no two of them connect.
 func TestTwoWires(t *testing.T) {
 	plain := newFabric(t, fabric.Config{})
 	encrypt := newFabric(t, fabric.Config{Wire: door.Encrypt})
@@ -293,7 +294,7 @@ func TestTwoWires(t *testing.T) {
 func TestManySmallCommunicators(t *testing.T) {
 	f := newFabric(t, fabric.Config{})
 	fabrics := []*fabric.Fabric{f, f, f, f}
-	connect(t, fabrics...) // so that the listener is there
+	connect(t, fabrics...) // opens the listener
 	descriptors := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
@@ -324,7 +325,7 @@ func TestManySmallCommunicators(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// When a fabric is closed, behind its ports and links, nothing is left.
+// When a fabric is closed, after its ports and links, nothing is left.
 func TestFabricClose(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, config := range configs() {

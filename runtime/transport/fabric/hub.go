@@ -9,23 +9,24 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/inproc"
 )
 
-// hub is where ranks of one process meet. The first of a pair makes the connection and leaves the other end there.
+// hub connects the ranks of one process. The first of a pair makes the connection and leaves the other end in the hub.
 type hub struct {
 	mu    sync.Mutex
 	comms map[lifecycle.CommID]*meeting
 }
 
-// meeting is what the hub knows of one communicator, as long as ranks of it may come. Ports have their cards' names.
+// meeting is the hub's state of one communicator, as long as ranks of it may come. Ports are identified by the gates in
+// their cards.
 type meeting struct {
 	expected int // Ports that are neither connected nor closed
 	left     map[end]*inproc.Conn
 	gaveUp   map[door.Room]transport.Notice // Ports that won't come, and why
 }
 
-// end is an end of a connection that its Port has not taken yet.
+// end identifies an end of a connection that its Port has not taken yet.
 type end struct{ port, peer door.Room }
 
-// expect says that a rank of comm may come.
+// expect announces that a rank of comm may come.
 func (h *hub) expect(comm lifecycle.CommID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,8 +38,8 @@ func (h *hub) expect(comm lifecycle.CommID) {
 	m.expected++
 }
 
-// settle says that an expected Port has taken all its ends, or, with why, that it will not come: all its peers are told
-// why, also those that connect later.
+// settle records that an expected Port has taken all its ends, or, with why, that it will not come: all its peers are
+// told why, also those that connect later.
 func (h *hub) settle(comm lifecycle.CommID, port door.Room, why *transport.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +59,7 @@ func (h *hub) settle(comm lifecycle.CommID, port door.Room, why *transport.Notic
 	}
 }
 
-// take returns the end of rank self, whose Port is expected, of its connection with rank peer.
+// take returns rank self's end of its connection to rank peer. The Port of rank self must be expected.
 func (h *hub) take(comm lifecycle.CommID, port, other door.Room, self, peer int) *inproc.Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()

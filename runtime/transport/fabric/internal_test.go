@@ -151,7 +151,7 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-// A pid that was used again names another process.
+// A pid that was reused names another process.
 func TestDeathsKnowsProcessesApart(t *testing.T) {
 	d := newDeaths()
 	defer d.close()

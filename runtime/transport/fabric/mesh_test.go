@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// The configurations that force each transport upon ranks of one process, and of one host.
+// The configurations that force each transport on ranks of one process, and of one host.
 func configs() map[string]fabric.Config {
 	return map[string]fabric.Config{
 		"inproc": {},
@@ -29,10 +29,10 @@ func configs() map[string]fabric.Config {
 	}
 }
 
-// twoNodes has ranks take turns to be of one node and of the other.
+// twoNodes assigns ranks alternately to two nodes.
 const twoNodes = "two nodes"
 
-// of is the configuration of a rank.
+// of returns the configuration of a rank.
 func of(config fabric.Config, rank int) fabric.Config {
 	if config.HostID == twoNodes {
 		config.HostID = fmt.Sprintf("node %d", rank%2)
@@ -42,7 +42,7 @@ func of(config fabric.Config, rank int) fabric.Config {
 
 func secret() []byte { return []byte("a secret of 16 bytes or more") }
 
-// newFabric makes a Fabric that is closed, and has left no goroutine behind, when the test ends.
+// newFabric makes a Fabric that is closed when the test ends, and checks that it has left no goroutine behind.
 func newFabric(tb testing.TB, config fabric.Config) *fabric.Fabric {
 	tb.Helper()
 	f, err := fabric.New(config)

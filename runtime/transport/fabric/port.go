@@ -21,22 +21,22 @@ type Port struct {
 	id    lifecycle.CommID
 	card  card
 	inbox *shm.Inbox // nil without shared memory
-	gate  *tcp.Gate  // nil where all ranks are of this Fabric
+	gate  *tcp.Gate  // nil if all ranks are of this Fabric
 
-	endpoint *proxy.Endpoint // nil where all ranks are of this Fabric
+	endpoint *proxy.Endpoint // nil if all ranks are of this Fabric
 }
 
-// Card is what the other ranks must know to connect with this one. It is for them alone.
+// Card returns what the other ranks must know to connect to this one. It must only be given to them.
 func (p *Port) Card() []byte { return p.card.encode() }
 
-// Profile has the plug-ins of the profiler told of what goes over the network, from the first byte on.
+// Profile reports network traffic to the plug-ins of the profiler, from the first byte on.
 func (p *Port) Profile(c *profiler.Comm) {
 	if p.endpoint != nil {
 		p.endpoint.Profile(c)
 	}
 }
 
-// GiveUp gives the Port up, instead of Connect. The others, who may have the card, are told why.
+// GiveUp gives up the Port, instead of Connect. The other ranks, which may have the card, are told why.
 func (p *Port) GiveUp(why transport.Notice) {
 	p.f.hub.settle(p.id, p.card.gate, &why)
 	if p.inbox != nil {
@@ -49,7 +49,7 @@ func (p *Port) GiveUp(why transport.Notice) {
 	p.closeInbox()
 }
 
-// settle says that the rank is connected.
+// settle records that the rank is connected.
 func (p *Port) settle() {
 	p.f.hub.settle(p.id, p.card.gate, nil)
 	if p.gate != nil {
@@ -73,13 +73,14 @@ const (
 	viaTCP
 )
 
-// Connect connects the rank with all others, whose cards are given by rank, its own among them. It blocks until every
-// rank has every connection, a rank gives up or ends, or ctx ends. When it fails here, all others are told. It takes
-// the Port over. The errors are *transport.NoticeError, of a rank that gave up, *lifecycle.PeerError, which names the
-// rank that could not be reached, and *lifecycle.SystemError.
+// Connect connects the rank to all others, whose cards are given by rank, including its own. It blocks until every rank
+// has every connection, a rank gives up or ends, or ctx ends. If it fails here, all others are told. It consumes the
+// Port. The errors are *transport.NoticeError, from a rank that gave up, *lifecycle.PeerError, which names the rank
+// that could not be reached, and *lifecycle.SystemError.
 //
-// A card is a promise: until its rank is connected, the rank's gate is open, its inbox is there and its process lives,
-// or the rank is gone. So a rank that dials knows at once, and one that waits has something that ends with the other.
+// A card is a promise: until its rank is connected, the rank's gate is open, its inbox exists and its process lives, or
+// the rank is gone. So a rank that dials gets an answer at once, and one that waits holds something that ends together
+// with the peer.
 func (p *Port) Connect(ctx context.Context, comm lifecycle.CommID, rank int, encoded [][]byte) (*Links, error) {
 	l := &Links{f: p.f, comm: comm, rank: rank, conns: make([]transport.Conn, len(encoded))}
 	if err := p.connect(ctx, l, encoded); err != nil {
@@ -149,7 +150,7 @@ func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
 	return cards, nil
 }
 
-// choose says how each peer is reached, how many ranks are on this host, and how many of them in this process.
+// choose returns how each peer is reached, how many ranks are on this host, and how many of these are in this process.
 func (p *Port) choose(rank int, cards []*card) (ways []way, local, inProcess int) {
 	ways = make([]way, len(cards))
 	me := &p.card
@@ -174,7 +175,7 @@ func (p *Port) choose(rank int, cards []*card) (ways []way, local, inProcess int
 	return ways, local, inProcess
 }
 
-// open makes the Waiter of l, and hands the inbox over to it if it is needed.
+// open makes the Waiter of l, and hands the inbox over to l if it is needed.
 func (p *Port) open(l *Links, ways []way, patience transport.Patience) error {
 	if !slices.Contains(ways, viaSHM) {
 		p.closeInbox()
@@ -189,8 +190,8 @@ func (p *Port) open(l *Links, ways []way, patience transport.Patience) error {
 	return nil
 }
 
-// Topology says where the ranks are, from their cards, before they are connected: all of it but Transport
-// and Connections.
+// Topology returns where the ranks are, from their cards, before they are connected: all of it except Transport and
+// Connections.
 func (p *Port) Topology(rank int, cards [][]byte) (transport.Topology, error) {
 	decoded, err := p.read(rank, cards)
 	if err != nil {
@@ -199,8 +200,8 @@ func (p *Port) Topology(rank int, cards [][]byte) (transport.Topology, error) {
 	return topology(decoded), nil
 }
 
-// pxn says whether ranks that are there send to other nodes through each other: where there are several nodes, all
-// ranks have it switched on, and the ranks of each node can share memory.
+// pxn reports whether ranks send to other nodes through other ranks of their node: if there are several nodes and fewer
+// nodes than ranks, no rank has switched it off, and the ranks of each node can share memory.
 func pxn(t *transport.Topology, cards []*card) tape.PXN {
 	switch {
 	case len(t.Ranks) < 2:
@@ -221,7 +222,7 @@ func pxn(t *transport.Topology, cards []*card) tape.PXN {
 	return tape.PXNOn
 }
 
-// topology says where the ranks are, but not how this one reaches them.
+// topology returns where the ranks are, but not how this rank reaches them.
 func topology(cards []*card) transport.Topology {
 	n := len(cards)
 	t := transport.Topology{

@@ -19,10 +19,10 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// childVariable carries a job to a process that the tests start from their own binary.
+// childVariable is the environment variable that carries a job to a process that the tests start from their own binary.
 const childVariable = "CARILLONTEST_FABRIC_CHILD"
 
-// greeting is what the program of that name sends to rank 1 before it ends.
+// greeting is sent to rank 1 by the program of that name before it ends.
 const greeting = "I have been here"
 
 // job is what a child does: it connects and runs a program as one rank.
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child runs one rank. Cards go out and come in as lines of hexadecimal digits.
+// child runs one rank. Cards are exchanged as lines of hexadecimal digits.
 func child(text string) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -133,7 +133,7 @@ func start(tb testing.TB, j job) *offspring {
 		tb.Fatal(err)
 	}
 	o := &offspring{cmd: exec.Command(os.Args[0])}
-	// Without the second, a program with the race detector lingers for a second at its end.
+	// Without the second setting, a program with the race detector lingers for a second at its end.
 	o.cmd.Env = append(os.Environ(), childVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	o.cmd.Stderr = &o.stderr
 	if o.in, err = o.cmd.StdinPipe(); err != nil {
@@ -149,7 +149,7 @@ func start(tb testing.TB, j job) *offspring {
 }
 
 // launch makes this process rank 0 of a program and starts children for the others. Its second result waits for the
-// children's end and returns what they said, and when the first ended.
+// children's end and returns what they printed, and when the first ended.
 func launch(tb testing.TB, config fabric.Config, program string, size int) (
 	_ *fabric.Links, wait func() (said string, first time.Time),
 ) {
@@ -191,7 +191,7 @@ func launch(tb testing.TB, config fabric.Config, program string, size int) (
 	ends := make(chan time.Time, len(children))
 	for _, c := range children {
 		go func() {
-			_ = c.cmd.Wait() // a case may have had it killed; what went wrong is on its stderr
+			_ = c.cmd.Wait() // a case may have killed it; what went wrong is on its stderr
 			ends <- time.Now()
 		}()
 	}
@@ -210,11 +210,11 @@ func launch(tb testing.TB, config fabric.Config, program string, size int) (
 	return l, wait
 }
 
-// processConfigs are those that processes of one host use.
+// processConfigs are the configurations for processes of one host.
 func processConfigs() map[string]fabric.Config {
 	return map[string]fabric.Config{
 		"shm": {}, "tcp": {DisableSHM: true},
-		"encrypt": {DisableSHM: true, Wire: door.Encrypt}, // what authenticates alone, TestConformanceInOneProcess has
+		"encrypt": {DisableSHM: true, Wire: door.Encrypt}, // TestConformanceInOneProcess covers authentication alone
 		"pxn":     {HostID: twoNodes}, "pxn, encrypt": {HostID: twoNodes, Wire: door.Encrypt},
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// Peer is the other side of the benchmarks, rank 1 of 2: it sends back what comes, in messages of the given size, until
-// rank 0 closes.
+// Peer is the other side of the benchmarks, rank 1 of 2: it returns all data, in messages of the given size, until rank
+// 0 closes.
 func Peer(ctx context.Context, l *fabric.Links, size int) error { return pong(ctx, l, 0, size) }
 
-// Sink is the other side of Stream: it takes what comes, and answers each message of the given size with 8 bytes.
+// Sink is the other side of Stream: it receives everything, and answers each message of the given size with 8 bytes.
 func Sink(ctx context.Context, l *fabric.Links, size int) error {
 	c := l.Conn(0)
 	ack := make([]byte, 8)
@@ -39,9 +39,9 @@ func Sink(ctx context.Context, l *fabric.Links, size int) error {
 	}
 }
 
-// PingPong measures the way of a message of the given size to rank 1 and back. It reports one way, on average as
-// ns/way, and that of the best batch of 64 as best-ns/way, which tells what the transport can do where a loaded machine
-// spoils the average.
+// PingPong measures the round trip of a message of the given size to rank 1. It reports one way, on average as ns/way,
+// and for the best batch of 64 as best-ns/way, which shows what the transport can do when a loaded machine spoils the
+// average.
 func PingPong(b *testing.B, l *fabric.Links, size int) {
 	const batch = 64
 	out, in := make([]byte, size), make([]byte, size)
@@ -61,7 +61,7 @@ func PingPong(b *testing.B, l *fabric.Links, size int) {
 	b.ReportMetric(float64(best.Nanoseconds())/batch/2, "best-ns/way")
 }
 
-// Forward is the part of ranks 1 to n-1 in Around: it hands messages of 8 bytes on until the rank before closes.
+// Forward is what ranks 1 to n-1 do in Around: they forward messages of 8 bytes until the previous rank closes.
 func Forward(ctx context.Context, l *fabric.Links) error {
 	token := make([]byte, 8)
 	next, prev := l.Conn((l.Rank()+1)%l.Size()), l.Conn(l.Rank()-1)
@@ -75,8 +75,8 @@ func Forward(ctx context.Context, l *fabric.Links) error {
 	}
 }
 
-// Around measures how long 8 bytes take around all ranks, of which one at a time has something to do. It reports one
-// hop as ns/hop.
+// Around measures how long 8 bytes take around all ranks, with only one rank at a time having work. It reports one hop
+// as ns/hop.
 func Around(b *testing.B, l *fabric.Links) {
 	token := make([]byte, 8)
 	ctx := b.Context()
@@ -93,8 +93,8 @@ func Around(b *testing.B, l *fabric.Links) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(l.Size()), "ns/hop")
 }
 
-// Stream measures the bandwidth of messages of the given size to a Sink that reads every byte once; that of the fastest
-// message as best-MB/s.
+// Stream measures the bandwidth of messages of the given size to a Sink that reads every byte once, and that of the
+// fastest message as best-MB/s.
 func Stream(b *testing.B, l *fabric.Links, size int) {
 	out, ack := make([]byte, size), make([]byte, 8)
 	ctx := b.Context()
@@ -137,7 +137,7 @@ func pong(ctx context.Context, l *fabric.Links, peer, size int) error {
 	}
 }
 
-// orderly takes the peer's close as what it is.
+// orderly treats the peer's close as no error.
 func orderly(err error) error {
 	var notice *transport.NoticeError
 	if errors.As(err, &notice) {

@@ -22,12 +22,12 @@ import (
 type Case struct {
 	Name string
 	Size int
-	// Dies says that ranks other than 0 kill their processes, so the case needs processes.
+	// Dies says that ranks other than 0 kill their processes, so the case needs processes of their own.
 	Dies bool
 	Run  func(ctx context.Context, l *fabric.Links) error
 }
 
-// Cases are all cases that a rank can run without seeing the others.
+// Cases returns all cases that a rank can run without access to the others.
 func Cases() []Case {
 	return []Case{
 		{Name: "integrity", Size: 3, Run: integrity},
@@ -50,7 +50,7 @@ func Cases() []Case {
 	}
 }
 
-// integrity has every pair exchange random amounts both ways at once, against receivers that take odd pieces.
+// integrity makes every pair exchange random amounts both ways at once, with receivers that take odd pieces.
 func integrity(ctx context.Context, l *fabric.Links) error {
 	random := rand.New(rand.NewPCG(7, uint64(l.Rank())))
 	const rounds = 12
@@ -66,7 +66,7 @@ func integrity(ctx context.Context, l *fabric.Links) error {
 			fill(out, l.Rank(), peer, round)
 			transfers = append(transfers, &Transfer{Peer: peer, Send: true, Buf: out})
 			transfers = append(transfers, &Transfer{Peer: peer, Buf: make([]byte, size), Most: func() int {
-				return random.IntN(1 + size/3) // 0 among them
+				return random.IntN(1 + size/3) // may be 0
 			}})
 		}
 		if err := Move(ctx, l, transfers...); err != nil {
@@ -124,7 +124,7 @@ func alignment(ctx context.Context, l *fabric.Links) error {
 	return Barrier(ctx, l)
 }
 
-// sizes goes around the sizes at which transports change their ways: rings, pieces, eager limits.
+// sizes tries sizes around those at which transports change their behavior: rings, pieces, eager limits.
 func sizes(ctx context.Context, l *fabric.Links) error {
 	peer := 1 - l.Rank()
 	for shift := 3; shift <= 21; shift++ {
@@ -143,7 +143,7 @@ func sizes(ctx context.Context, l *fabric.Links) error {
 	return Barrier(ctx, l)
 }
 
-// tokenRing hands a token around: at any time one rank has something to do and all others wait.
+// tokenRing passes a token around: at any time one rank has work and all others wait.
 func tokenRing(ctx context.Context, l *fabric.Links) error {
 	next, prev := (l.Rank()+1)%l.Size(), (l.Rank()+l.Size()-1)%l.Size()
 	token := make([]byte, 8)
@@ -179,7 +179,7 @@ func barriers(ctx context.Context, l *fabric.Links) error {
 	return nil
 }
 
-// orderlyClose has rank 1 leave with its last message unread.
+// orderlyClose makes rank 1 leave with its last message unread.
 func orderlyClose(ctx context.Context, l *fabric.Links) error {
 	buf := make([]byte, 3000)
 	if l.Rank() == 1 {
@@ -190,7 +190,7 @@ func orderlyClose(ctx context.Context, l *fabric.Links) error {
 		l.Close()
 		return nil
 	}
-	// Sending tells that the peer is gone, so that this rank knows that it has closed before it reads.
+	// Sending reports that the peer is gone, so this rank knows that the peer has closed before it reads.
 	if err := sendUntilError(ctx, l, 1); !isClosed(err, 1) {
 		return fmt.Errorf("sending to a rank that closed: %w", err)
 	}
@@ -209,7 +209,7 @@ func orderlyClose(ctx context.Context, l *fabric.Links) error {
 	return nil
 }
 
-// orderlyBystander has rank 2 leave while the others still have something to say to each other.
+// orderlyBystander makes rank 2 leave while the others still exchange messages.
 func orderlyBystander(ctx context.Context, l *fabric.Links) error {
 	if l.Rank() == 2 {
 		l.Close()
@@ -229,7 +229,7 @@ func orderlyBystander(ctx context.Context, l *fabric.Links) error {
 	return nil
 }
 
-// aNotice is one with everything in it, and more detail than must be carried.
+// aNotice returns a notice with all fields set, and more detail than must be carried.
 func aNotice() transport.Notice {
 	detail := make([]byte, transport.MaxDetail)
 	for i := range detail {
@@ -244,10 +244,10 @@ func noticeToReceiver(ctx context.Context, l *fabric.Links) error {
 	}
 	if l.Rank() == 1 {
 		l.Notify(aNotice())
-		l.Notify(transport.Notice{Code: lifecycle.CodeInternal}) // does not count
+		l.Notify(transport.Notice{Code: lifecycle.CodeInternal}) // has no effect
 		return nil
 	}
-	// Rank 2 is waited for, rank 1 is at fault: that must be known all the same.
+	// This rank waits for rank 2, but rank 1 is at fault: that must be detected all the same.
 	peer := 2 - l.Rank()
 	missing := &Transfer{Peer: peer, Buf: make([]byte, 16)}
 	if err := isNotice(Move(ctx, l, missing), 1); err != nil {
@@ -264,7 +264,7 @@ func noticeToReceiver(ctx context.Context, l *fabric.Links) error {
 
 func noticeToSender(ctx context.Context, l *fabric.Links) error {
 	if l.Rank() == 1 {
-		// Wait until the sender is under way.
+		// Wait until the sender has started.
 		for c := l.Conn(0); ; {
 			if w, err := c.Peek(); len(w) > 0 || err != nil {
 				l.Notify(aNotice())
@@ -275,8 +275,7 @@ func noticeToSender(ctx context.Context, l *fabric.Links) error {
 			}
 		}
 	}
-	// No amount is too much to be taken before the notice is seen: a peer that has closed behind it reads on for a
-	// while.
+	// Any amount may be taken before the notice is seen: a peer that has closed after it reads on for a while.
 	for {
 		if err := Send(ctx, l, 1, make([]byte, 1<<20)); err != nil {
 			return isNotice(err, 1)
@@ -284,7 +283,7 @@ func noticeToSender(ctx context.Context, l *fabric.Links) error {
 	}
 }
 
-// noticeBeforeClose has a rank give up in two goroutines, one of which closes at once: the notice comes to all others.
+// noticeBeforeClose makes a rank give up in two goroutines, one of which closes at once: the notice reaches all others.
 func noticeBeforeClose(ctx context.Context, l *fabric.Links) error {
 	if err := gather(ctx, l, 0); err != nil {
 		return err
@@ -366,7 +365,7 @@ func silentDeath(ctx context.Context, l *fabric.Links) error {
 	if l.Rank() == 2 {
 		return die()
 	}
-	peer := 1 - l.Rank() // not the one that dies
+	peer := 1 - l.Rank() // not the rank that dies
 	missing := &Transfer{Peer: peer, Buf: make([]byte, 16)}
 	if err := isDead(Move(ctx, l, missing), 2); err != nil {
 		return err
@@ -387,12 +386,12 @@ func receiverDeath(ctx context.Context, l *fabric.Links) error {
 	return isDead(Send(ctx, l, 1, make([]byte, 64<<20)), 1)
 }
 
-// dataBeforeDeath has a rank send to rank 0 and die.
+// dataBeforeDeath makes a rank send to rank 0 and die.
 func dataBeforeDeath(dying int) func(ctx context.Context, l *fabric.Links) error {
 	return func(ctx context.Context, l *fabric.Links) error {
 		buf := make([]byte, 100<<10)
 		if l.Rank() == dying {
-			for peer := range l.Size() { // all are connected, which fails if one dies meanwhile
+			for peer := range l.Size() { // all are connected; connecting fails if a rank dies meanwhile
 				if peer == dying {
 					continue
 				}
@@ -428,7 +427,7 @@ func dataBeforeDeath(dying int) func(ctx context.Context, l *fabric.Links) error
 	}
 }
 
-// die ends this process as nothing can prevent.
+// die ends this process in a way that can't be caught.
 func die() error {
 	if err := unix.Kill(os.Getpid(), unix.SIGKILL); err != nil {
 		return err
@@ -436,7 +435,7 @@ func die() error {
 	select {}
 }
 
-// drain fills p with what comes from peer, however many peers are lost.
+// drain fills p with data from peer, even if peers are lost.
 func drain(ctx context.Context, l *fabric.Links, peer int, p []byte) error {
 	c := l.Conn(peer)
 	for got := 0; got < len(p); {
@@ -455,8 +454,8 @@ func drain(ctx context.Context, l *fabric.Links, peer int, p []byte) error {
 	return nil
 }
 
-// gather has all ranks send 8 bytes to root, which waits for them. The others wait for nothing, so what root does next
-// does not find them here.
+// gather makes all ranks send 8 bytes to root, which waits for them. The others return without waiting, so they don't
+// wait here for what root does next.
 func gather(ctx context.Context, l *fabric.Links, root int) error {
 	if l.Rank() != root {
 		return Send(ctx, l, root, make([]byte, 8))
@@ -471,9 +470,9 @@ func gather(ctx context.Context, l *fabric.Links, root int) error {
 	return nil
 }
 
-// farewell returns when the peer of a transfer has come as far, too, so that it does not see this rank close before it
-// has seen what it waits for. The transfer waits for more bytes than the 8 of the peer's farewell, which it may have
-// got already.
+// farewell returns when the peer of a transfer has come as far, too, so that the peer does not see this rank close
+// before it has seen what it waits for. The transfer waits for more bytes than the 8 of the peer's farewell, which it
+// may have received already.
 func farewell(ctx context.Context, l *fabric.Links, missing *Transfer) error {
 	if n, err := l.Conn(missing.Peer).TrySend(make([]byte, 8)); n != 8 || err != nil {
 		return fmt.Errorf("sent %d bytes of a farewell: %w", n, orNothing(err))
@@ -481,7 +480,7 @@ func farewell(ctx context.Context, l *fabric.Links, missing *Transfer) error {
 	return drain(ctx, l, missing.Peer, make([]byte, 8-missing.done))
 }
 
-// sendUntilError sends nothing of use until the connection refuses.
+// sendUntilError sends dummy data until the connection refuses.
 func sendUntilError(ctx context.Context, l *fabric.Links, peer int) error {
 	for {
 		if _, err := l.Conn(peer).TrySend(make([]byte, 8)); err != nil {
@@ -522,7 +521,7 @@ func awaitClosed(ctx context.Context, l *fabric.Links) error {
 	return nil
 }
 
-// isClosed says whether err tells that peer closed in order.
+// isClosed reports whether err says that peer closed in order.
 func isClosed(err error, peer int) bool {
 	var notice *transport.NoticeError
 	return errors.As(err, &notice) && notice.Peer == peer && notice.Notice.Code == lifecycle.CodePeerAborted
@@ -537,7 +536,7 @@ func isNotice(err error, peer int) error {
 	return nil
 }
 
-// isDead returns nil if err tells that peer is dead.
+// isDead returns nil if err says that peer is dead.
 func isDead(err error, peer int) error {
 	var lost *lifecycle.PeerError
 	if !errors.As(err, &lost) || lost.Rank != peer || lost.Code != lifecycle.CodeRankDead {

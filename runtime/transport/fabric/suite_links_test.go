@@ -17,13 +17,13 @@ type Transfer struct {
 	Peer int
 	Send bool
 	Buf  []byte
-	// Most, if set, says how many bytes to move at most in the next step.
+	// Most, if set, returns the most bytes to move in the next step.
 	Most func() int
 
 	done int
 }
 
-// step moves what can be moved now.
+// step moves as much as possible now.
 func (t *Transfer) step(l *fabric.Links) (int, error) {
 	if t.done == len(t.Buf) {
 		return 0, nil
@@ -31,7 +31,7 @@ func (t *Transfer) step(l *fabric.Links) (int, error) {
 	c := l.Conn(t.Peer)
 	rest := t.Buf[t.done:]
 	if t.Send {
-		// A message that was begun is offered whole: the transport may hold on to it.
+		// A message that was begun is offered whole: the transport may keep a reference to it.
 		n, err := c.TrySend(rest)
 		t.done += n
 		return n, err
@@ -49,8 +49,8 @@ func (t *Transfer) step(l *fabric.Links) (int, error) {
 	return n, nil
 }
 
-// Move makes all transfers, at the same time. It is a small engine: it returns the first error of a connection, or of a
-// lost peer when nothing moves any more.
+// Move makes all transfers concurrently. It is a small engine: it returns the first error of a connection, or of a lost
+// peer when nothing moves any more.
 func Move(ctx context.Context, l *fabric.Links, transfers ...*Transfer) error {
 	for looked := false; ; {
 		moved, open := 0, false
@@ -71,7 +71,7 @@ func Move(ctx context.Context, l *fabric.Links, transfers ...*Transfer) error {
 			l.Waiter().Active()
 			continue
 		}
-		// What came before the loss was known is to be had by one more pass.
+		// One more pass gets what arrived before the loss was known.
 		if _, err := l.FirstLost(); err != nil {
 			if looked {
 				return err
@@ -90,7 +90,7 @@ func Send(ctx context.Context, l *fabric.Links, peer int, p []byte) error {
 	return Move(ctx, l, &Transfer{Peer: peer, Send: true, Buf: p})
 }
 
-// Recv fills p with what comes from peer.
+// Recv fills p with data from peer.
 func Recv(ctx context.Context, l *fabric.Links, peer int, p []byte) error {
 	return Move(ctx, l, &Transfer{Peer: peer, Buf: p})
 }
@@ -107,7 +107,7 @@ func Barrier(ctx context.Context, l *fabric.Links) error {
 	return Move(ctx, l, transfers...)
 }
 
-// fill makes the bytes that rank from sends to rank to in a round; check finds the first that is wrong.
+// fill makes the bytes that rank from sends to rank to in a round; check finds the first wrong byte.
 func fill(p []byte, from, to, round int) {
 	g := newPattern(from, to, round)
 	for i := range p {
@@ -133,7 +133,7 @@ func newPattern(from, to, round int) pattern {
 	return pattern(rand.New(rand.NewPCG(uint64(from)<<32|uint64(to), uint64(round))).Uint64())
 }
 
-// next is a step of splitmix64.
+// next makes a step of splitmix64.
 func (g *pattern) next() byte {
 	*g += 0x9e3779b97f4a7c15
 	z := uint64(*g)

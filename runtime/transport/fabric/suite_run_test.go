@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// caseTime is the longest that a case may take. It is generous: what it catches is a rank that waits for ever.
+// caseTime is the longest that a case may take. It is generous, as it only needs to catch a rank that waits forever.
 const caseTime = 60 * time.Second
 
 // Run runs all cases that do not need processes of their own.
@@ -40,7 +40,7 @@ func runCase(t *testing.T, mesh Mesh, c Case) {
 	wg.Wait()
 }
 
-// closeWhileReading has rank 1 close, and write over its memory, while rank 0 looks at a window.
+// closeWhileReading makes rank 1 close, and overwrite its memory, while rank 0 reads a window.
 func closeWhileReading(t *testing.T, mesh Mesh) {
 	for round := range 20 {
 		ranks := mesh(t, 2)
@@ -86,7 +86,7 @@ func closeWhileReading(t *testing.T, mesh Mesh) {
 					continue
 				}
 				close(looking)
-				for range 100 { // time for Close to come
+				for range 100 { // time for Close to happen
 					runtime.Gosched()
 				}
 				if err := check(w[:min(len(w), 64<<10)], 1, 0, round); err != nil {
@@ -169,8 +169,8 @@ func noAllocation(t *testing.T, mesh Mesh) {
 			}
 		}
 		rally(rounds / 4)
-		// The count is the process's: connections of earlier cases that linger, and the runtime's timers and poller,
-		// add some now and then. The least of several counts is without them.
+		// The count includes the whole process: lingering connections of earlier cases, and the runtime's timers and
+		// poller, add some allocations now and then. The smallest of several counts excludes them.
 		least := uint64(math.MaxUint64)
 		for attempt := 0; attempt < 5 && least > rounds/20; attempt++ {
 			var before, after runtime.MemStats

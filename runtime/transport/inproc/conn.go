@@ -10,8 +10,8 @@ import (
 
 // How long Close waits for a reader that is in the middle of a piece, which takes microseconds.
 const (
-	peerPatience = 250 * time.Millisecond // for the peer, which may read this side's memory
-	ownPatience  = 20 * time.Millisecond  // for this side, which may read the peer's
+	peerPatience = 250 * time.Millisecond // for the peer, which may be reading this side's memory
+	ownPatience  = 20 * time.Millisecond  // for this side, which may be reading the peer's
 )
 
 // The bits of Conn.state.
@@ -26,9 +26,9 @@ type Conn struct {
 	// The sender's view of out.
 	out      *pipe
 	tail     uint64
-	headSeen uint64 // out.head, as last seen
+	headSeen uint64 // out.head, as last read
 	loaned   uint64 // out.loanTail
-	taken    uint64 // how much of the loans TrySend has reported
+	taken    uint64 // how much of the loans TrySend has reported as taken
 	_        line
 
 	// The receiver's view of in.
@@ -36,17 +36,17 @@ type Conn struct {
 	head     uint64
 	loanHead uint64
 	lent     bool // the last window was lent memory
-	marked   bool // in.reading, as this side set it
+	marked   bool // in.reading, as set by this side
 	_        line
 
 	state atomic.Uint32
 	why   atomic.Pointer[transport.NoticeError]
 	bell  atomic.Pointer[transport.Waiter]
 	peer  *Conn
-	rank  int // this side's
+	rank  int // this side's rank
 }
 
-// Pair connects ranks a and b: the first Conn is a's end, the second is b's. Each side calls Attach before it uses
+// Pair connects ranks a and b: the first Conn is a's end, the second is b's. Each side must call Attach before it uses
 // its end; the other end may be used before that.
 func Pair(a, b int) (*Conn, *Conn) {
 	there, back := new(pipe), new(pipe)
@@ -56,7 +56,7 @@ func Pair(a, b int) (*Conn, *Conn) {
 	return x, y
 }
 
-// Attach names the doorbell of this side.
+// Attach sets the doorbell of this side.
 func (c *Conn) Attach(bell *transport.Waiter) {
 	c.bell.Store(bell)
 	if why := c.why.Load(); why != nil {
@@ -67,18 +67,18 @@ func (c *Conn) Attach(bell *transport.Waiter) {
 // Name returns "inproc".
 func (c *Conn) Name() string { return "inproc" }
 
-// ringPeer wakes the other side, if it is attached. If not, it looks at the connection when it attaches.
+// ringPeer wakes the other side, if it is attached. Otherwise that side checks the connection when it attaches.
 func (c *Conn) ringPeer() {
 	if bell := c.peer.bell.Load(); bell != nil {
 		bell.Ring()
 	}
 }
 
-// tell reports a loss to this side's doorbell. An orderly end is no loss: Peek and TrySend return it.
+// tell reports a loss to this side's doorbell. An orderly end is not a loss: Peek and TrySend return it.
 func (c *Conn) tell(why *transport.NoticeError) {
 	bell := c.bell.Load()
 	switch {
-	case bell == nil: // Attach will tell
+	case bell == nil: // Attach will report it
 	case c.peer.state.Load()&gaveUp != 0:
 		bell.PeerLost(why.Peer, why)
 	default:
@@ -88,10 +88,10 @@ func (c *Conn) tell(why *transport.NoticeError) {
 
 // TrySend implements transport.Conn.
 func (c *Conn) TrySend(p []byte) (int, error) {
-	// The state first: what the peer released before it went counts.
+	// Read the state first: what the peer released before it left counts.
 	s := c.state.Load()
 	if c.taken != c.loaned && s&closed == 0 {
-		n := int(c.out.loanHead.Load() - c.taken) // of the loan, what the peer has released since
+		n := int(c.out.loanHead.Load() - c.taken) // how much of the loan the peer has released since
 		c.taken += uint64(n)
 		if rest := p[n:]; n > 0 && len(rest) > 0 && c.taken == c.loaned && s == 0 {
 			return n + c.start(rest), nil // p has grown since it was lent
@@ -106,7 +106,7 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 	return c.start(p), nil
 }
 
-// start begins a message, or a part of one, by the way that suits its length, and returns how much of it is taken.
+// start begins a message, or a part of one, by the path for its length, and returns how many bytes of it are taken.
 func (c *Conn) start(p []byte) int {
 	if len(p) > eagerMax {
 		c.lend(p)
@@ -148,8 +148,8 @@ func (c *Conn) put(p []byte) int {
 // Peek implements transport.Conn.
 func (c *Conn) Peek() ([]byte, error) {
 	c.Rest()
-	// The order of these loads is what keeps the order of the stream: what the peer did before it went was done before
-	// the state said so, and the ring grows no more once a loan is seen.
+	// The order of these loads keeps the order of the stream: what the peer did before it left was done before the
+	// state said so, and the ring no longer grows once a loan is seen.
 	s := c.state.Load()
 	if s&closed != 0 {
 		return nil, transport.ErrClosed
@@ -161,7 +161,7 @@ func (c *Conn) Peek() ([]byte, error) {
 		return c.in.ring[at:min(at+n, ringSize)], nil
 	}
 	if n := loanTail - c.loanHead; n != 0 {
-		// Mark, then look whether the loan stands. Close revokes, then looks for the mark.
+		// Set the mark, then check whether the loan is still valid. Close revokes the loan, then checks the mark.
 		c.lent, c.marked = true, true
 		c.in.reading.Store(true)
 		if !c.in.revoked.Load() {
@@ -191,7 +191,7 @@ func (c *Conn) Release(n int) {
 	}
 }
 
-// Rest says that the last window is not read any more. It belongs to the goroutine that calls Peek.
+// Rest declares that the last window is no longer read. Only the goroutine that calls Peek may call it.
 func (c *Conn) Rest() {
 	if c.marked {
 		c.marked = false
@@ -220,7 +220,7 @@ func (c *Conn) Close() error {
 	c.Revoke()
 	await(&c.out.reading, peerPatience)
 	if !await(&c.in.reading, ownPatience) {
-		// The driver of this side left with a window open; the peer's Close need not wait for it.
+		// The driver of this side left while reading a window; the peer's Close need not wait for it.
 		c.in.reading.Store(false)
 	}
 	return nil
@@ -234,7 +234,7 @@ func (c *Conn) Revoke() {
 	}
 }
 
-// await waits until reading is false, at most for d, and says whether it is.
+// await waits for up to d until reading is false, and reports whether it is.
 func await(reading *atomic.Bool, d time.Duration) bool {
 	if !reading.Load() {
 		return true
@@ -247,7 +247,7 @@ func await(reading *atomic.Bool, d time.Duration) bool {
 	return true
 }
 
-// lose makes why the reason for which the peer is gone, unless there is one.
+// lose records why the peer is gone, unless a reason is already recorded.
 func (c *Conn) lose(why *transport.NoticeError) {
 	if c.why.CompareAndSwap(nil, why) {
 		c.state.Or(peerGone)

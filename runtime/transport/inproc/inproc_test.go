@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// The conformance suite runs over this transport in package fabric's tests. Here is what is particular to it.
+// The conformance suite runs over this transport in package fabric's tests. These tests cover what is particular to it.
 
 // both makes a connected pair and the waiters of its sides.
 func both() (a, b *Conn, wa, wb *transport.Waiter) {
@@ -72,7 +72,7 @@ func TestLargeMessagesAreNotCopied(t *testing.T) {
 	}
 }
 
-// A message may be offered in a first part, and then whole, when the sender gets to know more of it.
+// A message may be offered in part first, and then whole, when the sender knows more of it.
 func TestALoanMayGrow(t *testing.T) {
 	a, b, _, _ := both()
 	for _, more := range []int{8, 64 << 10} {
@@ -93,7 +93,7 @@ func TestALoanMayGrow(t *testing.T) {
 	}
 }
 
-// The ring of a direction is made when it is first needed, so that the many pairs that never talk cost little.
+// The ring of a direction is made on first use, so that the many pairs that never communicate cost little.
 func TestRingsAreLazy(t *testing.T) {
 	a, b, _, _ := both()
 	send(t, a, make([]byte, 8))
@@ -114,7 +114,7 @@ func TestNoticeBeforeAttach(t *testing.T) {
 	}
 }
 
-// A rank that has seen a window, did not take anything and sleeps does not hold up its peer's Close.
+// A rank that has peeked at a window, taken nothing and gone to sleep does not delay its peer's Close.
 func TestIdleEndsReading(t *testing.T) {
 	a, b, _, wb := both()
 	wb.OnRest(b.Rest)
@@ -131,7 +131,7 @@ func TestIdleEndsReading(t *testing.T) {
 	}
 }
 
-// A rank that forgot its window holds up Close, of both sides, only for a while.
+// A rank that forgot its window delays Close, on both sides, only for a while.
 func TestForgottenWindow(t *testing.T) {
 	a, b, _, _ := both()
 	send(t, a, make([]byte, 1<<20))
@@ -152,7 +152,7 @@ func TestForgottenWindow(t *testing.T) {
 	}
 }
 
-// What the peer has released counts as sent, though it has left since.
+// What the peer has released counts as sent, even after the peer has left.
 func TestReleasedBeforeTheCloseCounts(t *testing.T) {
 	a, b, _, _ := both()
 	large := make([]byte, 64<<10)

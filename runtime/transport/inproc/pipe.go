@@ -3,15 +3,15 @@ package inproc
 import "sync/atomic"
 
 const (
-	// ringSize is the size of a direction's ring, a power of two. It is small, since only small messages go
-	// through it, and communicators may be many.
+	// ringSize is the size of a direction's ring, a power of two. It is small, since only small messages go through it
+	// and there may be many communicators.
 	ringSize = 16 << 10
-	// eagerMax is the longest message that is copied. Up to there a copy is cheaper than to have the sender
-	// wait until the receiver has read.
+	// eagerMax is the longest message that is copied. Up to this length, a copy is cheaper than making the sender wait
+	// until the receiver has read.
 	eagerMax = 4 << 10
 )
 
-// line keeps what follows it off the cache line (and the one that the processor fetches with it) of what precedes it.
+// line puts the following fields on other cache lines than the previous ones. Processors fetch lines in pairs.
 type line [128]byte
 
 // pipe is one direction of a connection. Positions count bytes since the beginning and never wrap.
@@ -22,13 +22,13 @@ type pipe struct {
 	_ line
 
 	// Written by the sender.
-	tail     atomic.Uint64 // end of what is in the ring
-	loanTail atomic.Uint64 // end of what is lent
+	tail     atomic.Uint64 // end of the data in the ring
+	loanTail atomic.Uint64 // end of the lent data
 	ring     []byte
 	loan     []byte
-	revoked  atomic.Bool // the sender closed: nothing lent may be touched any more
+	revoked  atomic.Bool // the sender closed: lent memory must not be accessed any more
 
-	confirmed atomic.Bool // the sender is connected with all
+	confirmed atomic.Bool // the sender is connected to all ranks
 
 	_ line
 

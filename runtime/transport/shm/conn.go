@@ -8,21 +8,21 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// piece is after how many bytes a long copy is shown to the peer, so that it reads the first part while the second is
-// being written. It is a power of two and divides every ring.
+// piece is the number of bytes after which a long copy is shown to the peer, so that it reads the first part while the
+// second is being written. It is a power of two and divides every ring.
 const piece = 32 << 10
 
-// burst is the most that one TrySend copies, so that a rank that sends much also gets to receive.
+// burst is the most that one TrySend copies, so that a rank that sends a lot also gets to receive.
 const burst = 256 << 10
 
 // The bits of Conn.state.
 const (
 	closed = 1 << iota // by this side
 	gaveUp             // this side sent a Notice
-	gone               // the peer is; why is set
+	gone               // the peer is gone; why is set
 )
 
-// line keeps what follows it off the cache lines of what precedes it.
+// line puts the following fields on other cache lines than the previous ones.
 type line [128]byte
 
 // Conn is one rank's end of a connection through two inboxes.
@@ -30,14 +30,14 @@ type Conn struct {
 	// The sender's view: its slot in the peer's inbox.
 	out      slot
 	tail     uint64
-	headSeen uint64 // out.head, as last seen
+	headSeen uint64 // out.head, as last read
 	peerBell *atomic.Uint32
 	_        line
 
 	// The receiver's view: the peer's slot in its own inbox.
 	in       slot
 	head     uint64
-	tailSeen uint64 // in.tail, as last seen
+	tailSeen uint64 // in.tail, as last read
 	_        line
 
 	state  atomic.Uint32
@@ -49,7 +49,7 @@ type Conn struct {
 	theirs *Memory // keeps out mapped
 }
 
-// Agreed says whether the peer could open this rank's inbox, or that it is not known yet.
+// Agreed reports whether the peer could open this rank's inbox, and whether that is known yet.
 func (c *Conn) Agreed() (opened, known bool) {
 	v := c.out.verdict.Load()
 	return v == verdictOpened || v == verdictConnected, v != verdictNone
@@ -64,7 +64,7 @@ func (c *Conn) Confirm() {
 // Confirmed implements transport.Conn.
 func (c *Conn) Confirmed() bool { return c.out.verdict.Load() == verdictConnected }
 
-// GaveUp tells the Waiter if the peer has said in its inbox that it won't connect.
+// GaveUp tells the Waiter if the peer's inbox says that the peer won't connect.
 func (c *Conn) GaveUp() {
 	if word32(c.theirs.mem, headerGaveUp).Load() == 0 {
 		return
@@ -77,7 +77,7 @@ func (c *Conn) GaveUp() {
 	c.lose(&transport.NoticeError{Peer: c.peer, Notice: n})
 }
 
-// RingIfAttending wakes the peer if it attends to its process's proxy, and says whether it does.
+// RingIfAttending wakes the peer if it attends to its process's proxy, and reports whether it does.
 func (c *Conn) RingIfAttending() bool {
 	if word32(c.theirs.mem, headerAttend).Load() == 0 {
 		return false
@@ -86,7 +86,7 @@ func (c *Conn) RingIfAttending() bool {
 	return true
 }
 
-// Peer is the rank at the other end.
+// Peer returns the rank at the other end.
 func (c *Conn) Peer() int { return c.peer }
 
 // Name returns "shm".
@@ -109,7 +109,7 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 				break
 			}
 		}
-		// Up to the next multiple of a piece, so that pieces never wrap and the copies are aligned.
+		// Copy up to the next multiple of a piece, so that pieces never wrap and the copies are aligned.
 		at := c.tail & (size - 1)
 		n := copy(c.out.ring[at:at+min(free, piece-at&(piece-1))], p[sent:])
 		sent += n
@@ -141,13 +141,13 @@ func (c *Conn) Peek() ([]byte, error) {
 	return c.in.ring[at:end:end], nil
 }
 
-// none is what Peek returns when nothing is there.
+// none returns the results of Peek when no data is there.
 func (c *Conn) none() ([]byte, error) {
 	err := c.Check()
 	if err == nil {
 		return nil, nil
 	}
-	// What the peer sent before it went was there before its going was known.
+	// What the peer sent before it left was there before its loss was known.
 	if c.in.tail.Load() != c.head && c.state.Load()&closed == 0 {
 		return nil, nil // the next Peek shows it
 	}
@@ -163,8 +163,8 @@ func (c *Conn) Release(n int) {
 	before := c.tailSeen - c.head
 	c.head += uint64(n)
 	c.in.head.Store(c.head)
-	// A sender waits only if the ring was full. It is woken once, when half of that is free: woken earlier, it would go
-	// to sleep again after a piece.
+	// A sender waits only if the ring was full. It is woken once, when half of the ring is free: if woken earlier, it
+	// would go back to sleep after one piece.
 	if before >= half && c.tailSeen-c.head <= half {
 		transport.RingWord(c.peerBell)
 	}
@@ -182,7 +182,7 @@ func (c *Conn) Notify(n transport.Notice) {
 	transport.RingWord(c.peerBell)
 }
 
-// Close implements transport.Conn. It does not wait: everything that was taken from the caller was copied.
+// Close implements transport.Conn. It does not wait: everything taken from the caller was copied.
 func (c *Conn) Close() error {
 	if c.state.Or(closed)&closed == 0 {
 		c.out.status.Or(statusClosed)
@@ -191,7 +191,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Check looks whether the peer has sent a Notice, and tells the Waiter if so. It returns why the peer is gone, or nil.
+// Check checks whether the peer has sent a Notice, and tells the Waiter if so. It returns why the peer is gone, or nil.
 func (c *Conn) Check() error {
 	if c.state.Load() != 0 {
 		return c.refusal()
@@ -212,8 +212,8 @@ func (c *Conn) Check() error {
 	return c.refusal()
 }
 
-// Fail says that the peer is known to be gone, such as by the death of its process. A peer that had closed its end
-// before is not lost by that.
+// Fail records that the peer is known to be gone, for example because its process died. It has no effect on a peer that
+// had closed its end before.
 func (c *Conn) Fail(err error) {
 	if c.Check() == nil {
 		c.lose(err)
@@ -226,14 +226,14 @@ func (c *Conn) lose(err error) {
 	}
 }
 
-// end makes err the reason for which the peer is gone, unless there is one.
+// end records err as the reason why the peer is gone, unless a reason is already recorded.
 func (c *Conn) end(err error) bool {
 	first := c.why.CompareAndSwap(nil, &err)
 	c.state.Or(gone)
 	return first
 }
 
-// corrupt ends the connection because the peer wrote what it can't have meant.
+// corrupt ends the connection because the peer wrote an invalid value.
 func (c *Conn) corrupt(what string, value uint64) error {
 	c.lose(&lifecycle.PeerError{
 		Code: lifecycle.CodeInternal, Rank: c.peer, Self: c.rank,

@@ -1,7 +1,7 @@
 // Package shm connects ranks of different processes on one host through rings in shared memory.
 //
 // Each rank owns one inbox per communicator: a sealed memfd with a header and a slot for every peer. The peer writes
-// into its slot, the owner reads from there.
+// into its slot, and the owner reads from it.
 //
 //	inbox of rank 1
 //	┌ header ───────────┬ board ─────────────┬ slot of rank 0 ────────────┬ slot of rank 1 ┬ slot of rank 2 …
@@ -12,11 +12,11 @@
 //	│ shared            │                    │ ring ▒▒▒▒▒▒▒▒▒░░░░░░░░░    │                │
 //	└───────────────────┴────────────────────┴────────────────────────────┴────────────────┴──
 //
-// Peers open it as /proc/<pid>/fd/<n>. They take it for what it should be only if it is a memfd of the same user,
-// sealed against change of size, with the right magic, communicator and random token in it. So a number that was used
-// again, or another pid namespace, is found out. The seals also mean that touching the memory can never raise SIGBUS,
-// and that it stays when its owner dies: what a dead rank sent can still be read.
+// Peers open it as /proc/<pid>/fd/<n>. They accept it only if it is a memfd of the same user, sealed against change of
+// size, and contains the right magic, communicator and random token. This detects a descriptor number that was reused,
+// and another pid namespace. The seals also mean that accessing the memory can never raise SIGBUS, and that it survives
+// its owner: data sent by a dead rank can still be read.
 //
-// A memfd is sparse: a slot costs memory when it is used. What a rank reads of the other's indices is checked before
-// use, so a peer gone wild costs the connection, not the process.
+// A memfd is sparse: a slot costs memory only when it is used. A rank checks the other's indices before use, so a
+// misbehaving peer costs the connection, not the process.
 package shm

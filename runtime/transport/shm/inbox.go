@@ -13,21 +13,21 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// Location is what peers must know to open an inbox. The zero Location is no inbox.
+// Location is what peers must know to open an inbox. The zero Location means no inbox.
 type Location struct {
-	FD    int // in its owner's process
+	FD    int // descriptor in the owner's process
 	Slots int
 	Token [16]byte
 }
 
-// Memory is mapped from a file in memory. It is unmapped when nothing refers to it any more, not by a Close: a rank
-// that is closed from outside may still be looking at it.
+// Memory is a mapped in-memory file. It is unmapped when nothing refers to it any more, not by a Close: a rank that is
+// closed from outside may still be reading it.
 type Memory struct{ mem []byte }
 
-// Bytes are the memory's. Whoever keeps them keeps the Memory, too.
+// Bytes returns the mapped bytes. Whoever keeps them must also keep the Memory.
 func (m *Memory) Bytes() []byte { return m.mem }
 
-// MapMemory maps a file of CreateMemory's.
+// MapMemory maps a file made by CreateMemory.
 func MapMemory(fd int, size int64) (*Memory, error) {
 	mem, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -38,8 +38,8 @@ func MapMemory(fd int, size int64) (*Memory, error) {
 	return m, nil
 }
 
-// Inbox is where one rank of a communicator receives. It belongs to the goroutine that connects the rank; afterwards
-// its connections are used.
+// Inbox is where one rank of a communicator receives. Only the goroutine that connects the rank uses it; after that its
+// connections are used.
 type Inbox struct {
 	id  lifecycle.CommID
 	loc Location
@@ -51,7 +51,7 @@ type Inbox struct {
 }
 
 // Create makes an inbox for a communicator of at most the given number of ranks. It takes a file descriptor until Seal
-// or Close, and one page of memory. It fails where the kernel has no sealed memory to share, as only Linux's has.
+// or Close, and one page of memory. It fails where the kernel has no sealed shared memory; only Linux has it.
 func Create(id lifecycle.CommID, slots int) (*Inbox, error) {
 	in := &Inbox{id: id, loc: Location{Slots: slots}}
 	_, _ = rand.Read(in.loc.Token[:]) // never fails
@@ -63,7 +63,7 @@ func Create(id lifecycle.CommID, slots int) (*Inbox, error) {
 	return in, nil
 }
 
-// Location is where the inbox is.
+// Location returns the location of the inbox.
 func (in *Inbox) Location() Location { return in.loc }
 
 // Map makes the inbox usable by its owner.
@@ -76,17 +76,17 @@ func (in *Inbox) Map() error {
 	return nil
 }
 
-// Bell is the doorbell word that peers ring. It stays mapped as long as the Inbox is referred to.
+// Bell returns the doorbell word that peers ring. It stays mapped as long as the Inbox is referred to.
 func (in *Inbox) Bell() *atomic.Uint32 { return word32(in.m.mem, headerBell) }
 
-// Attends is a word for peers to see, 1 when the owner's Waiter attends to its process's proxy. It stays mapped as long
-// as the Inbox is referred to.
+// Attends returns a word that peers read; it is 1 while the owner's Waiter attends to its process's proxy. It stays
+// mapped as long as the Inbox is referred to.
 func (in *Inbox) Attends() *atomic.Uint32 { return word32(in.m.mem, headerAttend) }
 
 // Alerts counts the notices that arrived from peers.
 func (in *Inbox) Alerts() uint32 { return word32(in.m.mem, headerAlerts).Load() }
 
-// Seal closes the file, so that nobody can open the inbox any more; those who have it keep it.
+// Seal closes the file, so that no peer can open the inbox any more; peers that have opened it keep it.
 func (in *Inbox) Seal() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -96,8 +96,8 @@ func (in *Inbox) Seal() {
 	}
 }
 
-// GiveUp tells all peers that have opened the inbox, or will until Close, that its owner won't connect. It does nothing
-// after Seal: then there are connections to tell it on.
+// GiveUp tells all peers that have opened the inbox, or will open it before Close, that its owner won't connect. It
+// does nothing after Seal: by then there are connections that can tell.
 func (in *Inbox) GiveUp(n transport.Notice) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -105,10 +105,10 @@ func (in *Inbox) GiveUp(n transport.Notice) {
 		return
 	}
 	_, _ = unix.Pwrite(in.fd, transport.AppendNotice(nil, n), headerNotice)
-	_, _ = unix.Pwrite(in.fd, []byte{1}, headerGaveUp) // can't fail but for want of memory
+	_, _ = unix.Pwrite(in.fd, []byte{1}, headerGaveUp) // can only fail for lack of memory
 }
 
-// Close closes the file and gives the memory of all rings back. The rank reads no more.
+// Close closes the file and frees the memory of all rings. The rank must not read any more.
 func (in *Inbox) Close() {
 	in.Seal()
 	in.mu.Lock()
@@ -119,14 +119,14 @@ func (in *Inbox) Close() {
 	in.used = nil
 }
 
-// Refuse tells rank peer, if it can open this inbox, that this rank could not open the peer's.
+// Refuse tells rank peer, if it can open this inbox, that this rank could not open peer's inbox.
 func (in *Inbox) Refuse(peer int) {
 	slotOf(in.m.mem, in.loc.Slots, peer).verdict.Store(verdictRefused)
 }
 
-// Open connects the owner, rank self, with rank peer of the process pid, whose inbox is at loc. Losses are told to
-// bell. The connection may be used when Agreed says that the peer could open this inbox, too. On an error, the caller
-// calls Refuse.
+// Open connects the owner, rank self, to rank peer of the process pid, whose inbox is at loc. Losses are reported to
+// bell. The connection may be used once Agreed reports that the peer could open this inbox, too. On an error, the
+// caller must call Refuse.
 func (in *Inbox) Open(self, peer, pid int, loc Location, bell *transport.Waiter) (*Conn, error) {
 	if loc.Slots != in.loc.Slots {
 		return nil, fmt.Errorf("inbox of rank %d has %d slots, ours has %d", peer, loc.Slots, in.loc.Slots)
@@ -153,13 +153,14 @@ func (in *Inbox) Open(self, peer, pid int, loc Location, bell *transport.Waiter)
 	return c, nil
 }
 
-// Share says to all peers, before this rank confirms, that it reaches all of them through shared memory.
+// Share tells all peers, before this rank confirms, that it reaches all of them through shared memory.
 func (in *Inbox) Share() { word32(in.m.mem, headerShared).Store(1) }
 
-// Shares tells whether the peer, which has confirmed, reaches all others through shared memory.
+// Shares reports whether the peer, which has confirmed, reaches all others through shared memory.
 func (c *Conn) Shares() bool { return word32(c.theirs.mem, headerShared).Load() == 1 }
 
-// Board is that of a communicator all of whose ranks Share, for the inbox's owner, which has conns with all others.
+// Board makes the Board of the inbox's owner, in a communicator whose ranks all Share. conns are the connections to all
+// other ranks.
 func (in *Inbox) Board(rank int, conns []*Conn) *transport.Board {
 	memory := make([][]byte, len(conns)+1)
 	bells := make([]*atomic.Uint32, len(conns))

@@ -12,8 +12,8 @@ import (
 // magic is "CARILLN" and the version of this layout.
 const magic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'L'<<40 | 'N'<<48 | 2<<56
 
-// Offsets in the header. What different ranks write lies at least 128 bytes apart, since processors fetch cache lines
-// in pairs.
+// Offsets in the header. Data of different writers is at least 128 bytes apart, since processors fetch cache lines in
+// pairs.
 const (
 	headerMagic  = 0
 	headerRing   = 8
@@ -28,7 +28,7 @@ const (
 	headerNotice = 512
 	headerSize   = 4096
 
-	// The slots begin on a page behind the board.
+	// The slots begin on the first page after the board.
 	slotsStart = headerSize + (transport.BoardSize+headerSize-1)/headerSize*headerSize
 )
 
@@ -42,7 +42,7 @@ const (
 	slotRing    = 4096
 )
 
-// The notices must fit before what follows them.
+// The notices must fit in front of what follows them.
 var (
 	_ [slotRing - slotNotice - transport.MaxNotice]byte
 	_ [headerSize - headerNotice - transport.MaxNotice]byte
@@ -53,7 +53,7 @@ const (
 	verdictNone uint32 = iota
 	verdictOpened
 	verdictRefused
-	verdictConnected // opened, and the owner is connected with all
+	verdictConnected // opened, and the owner is connected to all
 )
 
 // The bits of a slot's status.
@@ -62,7 +62,7 @@ const (
 	statusClosed                    // the peer closed its end
 )
 
-// ringSize is the size of each ring of an inbox with that many slots, a power of two. All that are in use should fit
+// ringSize returns the size of each ring of an inbox with that many slots, a power of two. All rings in use should fit
 // into the caches. Measured with BenchmarkStream of package fabric.
 func ringSize(slots int) uint64 {
 	switch {
@@ -83,12 +83,12 @@ func inboxSize(slots int) int64 {
 	return slotsStart + int64(slots)*(slotRing+int64(ringSize(slots)))
 }
 
-// boardOf is the owner's part of the communicator's Board.
+// boardOf returns the owner's part of the communicator's Board.
 func boardOf(mem []byte) []byte {
 	return mem[headerSize : headerSize+transport.BoardSize : headerSize+transport.BoardSize]
 }
 
-// header is what an inbox begins with, and what is checked of it.
+// header returns the beginning of an inbox, which peers check.
 func header(id lifecycle.CommID, slots int, token [16]byte) []byte {
 	b := make([]byte, headerToken+len(token))
 	binary.LittleEndian.PutUint64(b[headerMagic:], magic)
@@ -101,8 +101,8 @@ func header(id lifecycle.CommID, slots int, token [16]byte) []byte {
 
 // slot is one peer's part of a mapped inbox.
 type slot struct {
-	tail    *atomic.Uint64 // end of what the peer has written; positions never wrap
-	head    *atomic.Uint64 // end of what the owner has released
+	tail    *atomic.Uint64 // end of the data written by the peer; positions never wrap
+	head    *atomic.Uint64 // end of the data released by the owner
 	verdict *atomic.Uint32
 	status  *atomic.Uint32
 	notice  []byte

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals keep an inbox from changing its size, for ever.
+// seals permanently fix the size of an inbox.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// memfdName is how the files are called in /proc.
+// memfdName is the name of the files in /proc.
 const memfdName = "carillon"
 
-// CreateMemory makes a file in memory that begins with header and has that size for ever. The caller closes fd.
+// CreateMemory makes an in-memory file that begins with header and has a permanently fixed size. The caller closes fd.
 func CreateMemory(header []byte, size int64) (fd int, err error) {
 	fd, err = unix.MemfdCreate(memfdName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -42,11 +42,11 @@ func prepare(fd int, header []byte, size int64) error {
 	return nil
 }
 
-// OpenMemory maps the file that a process of this user made with CreateMemory, with this header and size, and has as
-// fd.
+// OpenMemory maps the file that a process of this user made with CreateMemory, with this header and size, and holds
+// open as fd.
 func OpenMemory(pid, fd int, header []byte, size int64) (*Memory, error) {
 	path := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
-	// Look before opening: to open a device or a pipe would have effects.
+	// Check before opening: opening a device or a pipe would have side effects.
 	if target, err := os.Readlink(path); err != nil {
 		return nil, err
 	} else if !strings.HasPrefix(target, "/memfd:"+memfdName) {
@@ -63,7 +63,7 @@ func OpenMemory(pid, fd int, header []byte, size int64) (*Memory, error) {
 	return MapMemory(fd, size)
 }
 
-// examine checks that fd is a file of CreateMemory's with the wanted header.
+// examine checks that fd is a file made by CreateMemory with the wanted header.
 func examine(fd int, size int64, want []byte) error {
 	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
@@ -92,5 +92,5 @@ func examine(fd int, size int64, want []byte) error {
 	return nil
 }
 
-// free gives the memory of a mapped part back.
+// free returns the memory of a mapped part to the system.
 func free(mem []byte) { _ = unix.Madvise(mem, unix.MADV_REMOVE) }

@@ -4,7 +4,7 @@ package shm
 
 import "errors"
 
-// errNone is the answer where the kernel has no memory that can be shared, sealed and opened by its owner's pid.
+// errNone is the error where the kernel has no memory that can be shared, sealed, and opened through its owner's pid.
 var errNone = errors.New("shared memory between processes needs Linux")
 
 // CreateMemory fails.

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// The conformance suite runs over this transport in package fabric's tests. Here is what is particular to it.
+// The conformance suite runs over this transport in package fabric's tests. These tests cover what is particular to it.
 
 var comm = lifecycle.CommID{7}
 
@@ -118,7 +118,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A peer that writes nonsense costs the connection, not the process.
+// A peer that writes invalid values costs the connection, not the process.
 func TestDamagedMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(*Conn)
@@ -161,7 +161,7 @@ func TestDamagedMemory(t *testing.T) {
 	}
 }
 
-// The memory stays when its owner has closed it and nothing of it is referred to any more but the peer's end.
+// The memory stays when its owner has closed it and only the peer's end still refers to it.
 func TestMemoryOutlivesItsOwner(t *testing.T) {
 	conns, _ := pair(t)
 	want := bytes.Repeat([]byte("carillon"), 1000)
@@ -188,7 +188,7 @@ func TestMemoryOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// Close gives the memory of the rings back, though the mapping stays.
+// Close frees the memory of the rings, though the mapping stays.
 func TestCloseReturnsMemory(t *testing.T) {
 	conns, _ := pair(t)
 	in := conns[1].inbox
@@ -224,10 +224,10 @@ func TestPieceDividesEveryRing(t *testing.T) {
 	}
 }
 
-// TestSenderIsWoken: whatever a receiver sees of a ring when it takes data, a sender that found the ring full is woken
-// before all is taken, and nobody is woken for a ring that was less than half full.
+// TestSenderIsWoken checks that a sender that found the ring full is woken before all data is taken, whatever the
+// receiver sees of the ring, and that nobody is woken for a ring that was less than half full.
 func TestSenderIsWoken(t *testing.T) {
-	const armed = 1 // of a bell: its owner sleeps
+	const armed = 1 // value of a bell whose owner sleeps
 	rapid.Check(t, func(rt *rapid.T) {
 		conns, _ := pair(t)
 		from, to := conns[0], conns[1]
@@ -240,7 +240,7 @@ func TestSenderIsWoken(t *testing.T) {
 		bell := to.peerBell
 		bell.Store(armed)
 		data := make([]byte, ring)
-		waits, peak, in := false, 0, 0 // peak is the most that was in the ring since the sender armed its bell
+		waits, peak, in := false, 0, 0 // peak is the largest fill of the ring since the sender armed its bell
 		for range rapid.IntRange(1, 200).Draw(rt, "steps") {
 			if rapid.Bool().Draw(rt, "sends") && !waits {
 				n, err := from.TrySend(data[:rapid.IntRange(1, ring).Draw(rt, "bytes")])

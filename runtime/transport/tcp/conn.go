@@ -16,35 +16,36 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// lingerTime is the longest that a closed connection stays behind to see that the peer got everything.
+// lingerTime is how long a closed connection may remain to let the peer receive everything.
 const lingerTime = 2 * time.Second
 
 // The bits of Conn.state.
 const (
 	closed = 1 << iota // by this side
-	gone               // the peer is; why is set
+	gone               // the peer is gone; why is set
 	ended              // no more data will arrive
 	bye                // the peer closed its end in order
 )
 
-// User uses a Conn. Its methods are called by goroutines of the Conn, and by Poll, and must not block.
+// User uses a Conn. Its methods are called by goroutines of the Conn and by Poll, and must not block.
 type User interface {
-	// Room is the memory for what arrives next, which may be less; nil if any will do. Otherwise Filled follows at
-	// once: nothing is awaited in between.
+	// Room returns the memory for the next data, which may be shorter; nil if any memory will do. If it isn't nil, a
+	// call of Filled follows at once, without waiting in between.
 	Room() []byte
 
-	// Filled says that n bytes, 0 or more, have arrived at the beginning of Room. Its error is as Receive's.
+	// Filled reports that n bytes, 0 or more, have arrived at the beginning of Room. Its error has the same meaning as
+	// Receive's.
 	Filled(n int) error
 
-	// Receive gets what arrived elsewhere, in order. It takes all of it, and keeps none of the memory. An error means
-	// that the peer violated the protocol, and ends the connection.
+	// Receive gets data that arrived elsewhere, in order. It takes all of it, and keeps no reference to p. An error
+	// means that the peer violated the protocol, and ends the connection.
 	Receive(p []byte) error
 
-	// Ring says that TrySend may find room again.
+	// Ring reports that TrySend may find room again.
 	Ring()
 
-	// Lost says why the peer is gone: a *lifecycle.PeerError, a *transport.NoticeError if it gave up before it was
-	// connected, or nil if it closed its end in order. All that it had sent was received before.
+	// Lost reports why the peer is gone: a *lifecycle.PeerError, a *transport.NoticeError if it gave up before it was
+	// connected, or nil if it closed its end in order. All that the peer had sent was received before.
 	Lost(err error)
 }
 
@@ -61,8 +62,8 @@ type Conn struct {
 	user    User
 	rank    int
 	peer    int
-	grace   time.Duration // within which the control connection must say why data ended
-	using   atomic.Int32  // goroutines that still use the sockets
+	grace   time.Duration // how long the control connection has to tell why data ended
+	using   atomic.Int32  // number of goroutines that still use the sockets
 }
 
 // sender is the sending side of data.
@@ -70,13 +71,13 @@ type sender struct {
 	raw     syscall.RawConn
 	write   func(fd uintptr) // writes parts; made once, so that sending does not allocate
 	parts   [][]byte
-	more    bool     // something follows the parts at once
-	pipe    *os.File // nil, or where n bytes are to send in place of parts
+	more    bool     // more data follows the parts at once
+	pipe    *os.File // if not nil, n bytes of it are sent instead of parts
 	gather  gather
 	n       int
 	err     error
 	seal    *sealer       // nil: parts are the caller's memory
-	blocked atomic.Bool   // the kernel's buffer was full, and watch waits for room
+	blocked atomic.Bool   // the kernel's buffer was full, and watch is waiting for room
 	full    chan struct{} // asks watch to wait
 	done    chan struct{} // closed by Close; ends watch
 }
@@ -110,18 +111,18 @@ func newConn(s *Listener, conns [kinds]halfConn, self, peer int, user User) (*Co
 // MaxParts is the most parts that one TrySend sends.
 const MaxParts = 16
 
-// TrySend hands over as much of parts, one behind the other, as goes out now, and returns how many bytes that was: they
-// were copied. more says that the caller sends something behind them at once, as far as there is room. It belongs to
-// one goroutine at a time.
+// TrySend sends as many bytes of the concatenated parts as the kernel accepts now, and returns how many that was: they
+// were copied. more says that the caller will send more right after them, if there is room. It may be used by one
+// goroutine at a time.
 func (c *Conn) TrySend(parts [][]byte, more bool) (int, error) {
 	c.parts, c.more = parts, more
 	return c.trySend()
 }
 
-// Splices says whether TrySplice can be used.
+// Splices reports whether TrySplice can be used.
 func (c *Conn) Splices() bool { return canSplice && c.seal == nil }
 
-// TrySplice is TrySend of n bytes that are in a pipe: the pages in which they are go out.
+// TrySplice is TrySend for n bytes in a pipe: it sends the pages that hold them without a copy.
 func (c *Conn) TrySplice(pipe *os.File, n int) (int, error) {
 	c.pipe, c.n = pipe, n
 	return c.trySend()
@@ -140,17 +141,17 @@ func (c *Conn) trySend() (int, error) {
 	}
 	err := c.raw.Control(c.write)
 	switch {
-	case err != nil: // Close was faster
+	case err != nil: // the Conn was closed meanwhile
 		return 0, c.refusal()
 	case c.err == nil:
 		return c.n, nil
 	case errors.Is(c.err, unix.EAGAIN):
 		if !c.blocked.Swap(true) {
-			c.full <- struct{}{} // has room: watch takes one before it ends blocked
+			c.full <- struct{}{} // doesn't block: watch receives before it clears blocked
 		}
 		return 0, nil
 	default:
-		// The peer is gone; the control connection will say why.
+		// The peer is gone; the control connection will tell why.
 		return 0, nil
 	}
 }
@@ -186,7 +187,7 @@ func (c *Conn) watch() {
 			if looked {
 				return true
 			}
-			looked = true // the poller tells of changes only: room may have come before it began to watch
+			looked = true // the poller only reports changes: there may have been room before it began to watch
 			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 			n, err := unix.Poll(poll, 0)
 			return n > 0 || err != nil
@@ -196,8 +197,8 @@ func (c *Conn) watch() {
 	}
 }
 
-// Close closes this end. It returns at once: everything that was taken from the caller was copied. The sockets stay
-// until the peer has read everything, or lingerTime has passed. Idempotent.
+// Close closes this end. It returns at once: everything taken from the caller was copied. The sockets stay open until
+// the peer has read everything, or lingerTime has passed. Idempotent.
 func (c *Conn) Close() error {
 	if c.state.Or(closed)&closed != 0 {
 		return nil
@@ -220,14 +221,14 @@ func (c *Conn) lose(code lifecycle.Code, detail string, err error) {
 	c.end(&lifecycle.PeerError{Code: code, Rank: c.peer, Self: c.rank, Detail: detail, Err: err})
 }
 
-// end makes err the reason for which the peer is gone, unless there is one.
+// end records err as the reason why the peer is gone, unless a reason is already recorded.
 func (c *Conn) end(err error) {
 	if c.why.CompareAndSwap(nil, &err) {
 		c.know(gone)
 	}
 }
 
-// know records that the peer is gone, or that the last of its data has arrived. With both, it tells the User.
+// know records that the peer is gone, or that the last of its data has arrived. Once both are true, it calls User.Lost.
 func (c *Conn) know(what uint32) (before uint32) {
 	before = c.state.Or(what)
 	if before&closed == 0 && before&(gone|ended) == (gone|ended)&^what {
@@ -247,7 +248,7 @@ func (c *Conn) refusal() error {
 	return transport.ErrClosed
 }
 
-// userDone is the end of a goroutine that uses the sockets. The last one closes them: watch stays until Close.
+// userDone ends a goroutine that uses the sockets. The last such goroutine closes them: watch stays until Close.
 func (c *Conn) userDone() {
 	if c.using.Add(-1) == 0 {
 		c.shut()

@@ -20,23 +20,23 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// Listener is where the connections of all communicators of a process come in: gates behind a door.
+// Listener accepts the connections of all communicators of a process: it keeps their gates behind a door.
 type Listener struct {
 	door      *door.Door
 	wire      door.Wire
 	keepalive time.Duration
-	wg        sync.WaitGroup // what the connections run
+	wg        sync.WaitGroup // the goroutines of the connections
 
 	mu sync.Mutex
-	// failed are gates of ranks that gave up, the oldest first. They stay open, and tell peers that still dial them.
+	// failed has the gates of ranks that gave up, oldest first. They stay open, to tell peers that still dial them.
 	failed []door.Room
 }
 
-// keepFailed is how many gates of ranks that gave up stay open. Their peers dial within seconds.
+// keepFailed is the number of failed gates that stay open. Their peers dial within seconds.
 const keepFailed = 256
 
-// Listen opens a port of the system's choice on addr. wire is how connections are protected at least;
-// keepalive is after how long a silent host counts as unreachable.
+// Listen opens a port of the system's choice on addr. wire is the minimum protection of connections; keepalive is the
+// time after which a silent host counts as unreachable.
 func Listen(addr netip.Addr, wire door.Wire, keepalive time.Duration, log *slog.Logger) (*Listener, error) {
 	d, err := door.Listen(context.Background(), netip.AddrPortFrom(addr, 0).String(), wire, log)
 	if err != nil {
@@ -45,30 +45,31 @@ func Listen(addr netip.Addr, wire door.Wire, keepalive time.Duration, log *slog.
 	return &Listener{door: d, wire: wire, keepalive: keepalive}, nil
 }
 
-// Door is the Listener's, for others to use until Close.
+// Door returns the Listener's Door, which others may use until Close.
 func (s *Listener) Door() *door.Door { return s.door }
 
-// Close stops listening and waits for all that the Listener and its connections run; those must be closed before.
+// Close stops listening and waits for all goroutines of the Listener and its connections; the connections must be
+// closed before.
 func (s *Listener) Close() {
-	_ = s.door.Close() // nothing is lost if it fails
+	_ = s.door.Close() // no harm if it fails
 	s.wg.Wait()
 }
 
-// kind tells the two connections of a pair apart, and what a rank asks that waits for them. They are dialed in this
-// order: a dialer that gives up in between can say so on control.
+// kind distinguishes the two connections of a pair, and the question of a rank that waits for them. The two are dialed
+// in this order: a dialer that gives up in between can say so on control.
 type kind uint8
 
 const (
 	control kind = iota
 	data
-	kinds            // how many a pair has
-	question = kinds // it carries nothing but the end of the rank that is asked
+	kinds            // number of connections of a pair
+	question = kinds // it only carries the end of the rank that is asked
 )
 
-// askAfter is how long a rank waits to be dialled before it asks the other whether that is still about to.
+// askAfter is how long a rank waits to be dialed before it asks the peer whether it is still going to dial.
 const askAfter = 200 * time.Millisecond
 
-// about says what a connection is for: from u32, to u32, kind u8.
+// about encodes what a connection is for: from u32, to u32, kind u8.
 func about(from, to int, k kind) (a door.About) {
 	binary.LittleEndian.PutUint32(a[0:], uint32(from))
 	binary.LittleEndian.PutUint32(a[4:], uint32(to))
@@ -82,7 +83,7 @@ type halfConn interface {
 	CloseWrite() error
 }
 
-// Gate is where the peers of one rank of one communicator arrive.
+// Gate accepts the connections of the peers of one rank of one communicator.
 type Gate struct {
 	s      *Listener
 	id     door.Room
@@ -91,7 +92,7 @@ type Gate struct {
 
 	mu     sync.Mutex
 	closed bool
-	gaveUp *transport.Notice // closed, and why
+	gaveUp *transport.Notice // set if closed by GiveUp: the reason
 	came   map[int]*arrival
 	asking []halfConn
 }
@@ -99,7 +100,7 @@ type Gate struct {
 type arrival struct {
 	conns    [kinds]halfConn
 	to       int
-	complete chan struct{} // closed when all have come
+	complete chan struct{} // closed when all connections have arrived
 }
 
 // Gate opens a gate for a rank of a communicator.
@@ -110,16 +111,16 @@ func (s *Listener) Gate(id lifecycle.CommID, secret []byte) *Gate {
 	return g
 }
 
-// ID is what peers must know to come to this gate.
+// ID returns what peers must know to connect to this gate.
 func (g *Gate) ID() door.Room { return g.id }
 
-// Close closes the gate of a rank that is connected, and the connections that nobody took.
+// Close closes the gate of a connected rank, and the connections that the rank has not taken.
 func (g *Gate) Close() {
 	g.s.door.Remove(g.id)
 	g.close(nil)
 }
 
-// GiveUp closes the gate of a rank that won't connect. Peers that have come, or come later, are told why.
+// GiveUp closes the gate of a rank that won't connect. Peers that have connected, or connect later, are told why.
 func (g *Gate) GiveUp(n transport.Notice) {
 	g.close(&n)
 	g.s.mu.Lock()
@@ -145,8 +146,8 @@ func (g *Gate) close(why *transport.Notice) {
 	}
 }
 
-// dismiss closes a connection, if there is one. It first sends the reason or a goodbye: otherwise the peer would take
-// this process for dead.
+// dismiss closes a connection, if there is one. It first sends the reason or a goodbye: otherwise the peer would
+// believe that this process is dead.
 func dismiss(k kind, c halfConn, why *transport.Notice) {
 	switch {
 	case c == nil:
@@ -170,7 +171,7 @@ func (g *Gate) from(peer int) *arrival {
 	return a
 }
 
-// enter takes a connection of a peer, in place of one that the peer has given up.
+// enter takes a connection of a peer. It replaces one that the peer has given up.
 func (g *Gate) enter(about door.About, c net.Conn) {
 	conn := c.(halfConn)
 	from, to := int(binary.LittleEndian.Uint32(about[0:])), int(binary.LittleEndian.Uint32(about[4:]))
@@ -190,7 +191,7 @@ func (g *Gate) enter(about door.About, c net.Conn) {
 	}
 	a := g.from(from)
 	select {
-	case <-a.complete: // the rank has them, or will
+	case <-a.complete: // the rank has taken the connections, or will
 		_ = conn.Close()
 		return
 	default:
@@ -204,8 +205,8 @@ func (g *Gate) enter(about door.About, c net.Conn) {
 	}
 }
 
-// wait returns the connections of a peer when all have come. After a while it asks the peer, at its own gate, and holds
-// on to that connection, which ends with the peer.
+// wait returns the connections of a peer when all have arrived. After askAfter, it asks the peer, at the peer's own
+// gate, and keeps that connection, which ends with the peer.
 func (g *Gate) wait(
 	ctx context.Context, self, peer int, addr string, gate door.Room,
 ) (conns [kinds]halfConn, err error) {
@@ -239,7 +240,7 @@ func (g *Gate) wait(
 	return conns, nil
 }
 
-// ask blocks until the peer gives up or ends, and returns that, or until ctx ends.
+// ask blocks until the peer gives up or ends, and returns that as an error, or until ctx ends.
 func (g *Gate) ask(ctx context.Context, self, peer int, addr string, gate door.Room) error {
 	c, err := g.dial(ctx, self, peer, question, addr, gate)
 	if err != nil {
@@ -247,7 +248,7 @@ func (g *Gate) ask(ctx context.Context, self, peer int, addr string, gate door.R
 	}
 	defer c.Close() //nolint:errcheck // nothing is lost
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })()
-	_ = door.KeepWatch(c, g.s.keepalive) // without it the loss of the host is only noticed later
+	_ = door.KeepWatch(c, g.s.keepalive) // otherwise the loss of the host is only noticed later
 	switch notice, err := readFrame(c); {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -267,10 +268,10 @@ var (
 	errSilent = errors.New("its host does not answer; look at the network and at the host")
 )
 
-// Connect connects rank self, whose gate this is, with rank peer, whose gate and address are given: as they are known,
-// the gate was open, and only a rank that is gone has closed it. Of two ranks, the lower dials and the higher waits. It
-// blocks until the connection stands, the peer gives up or ends, or ctx ends. The connection serves user. The errors
-// are *transport.NoticeError, *lifecycle.PeerError and *lifecycle.SystemError.
+// Connect connects rank self, which owns this gate, to rank peer, whose gate and address are given. As these are known,
+// that gate was opened, and only a rank that is gone has closed it. The lower rank dials and the higher one waits.
+// Connect blocks until the connection is established, the peer gives up or ends, or ctx ends. The connection serves
+// user. The errors are *transport.NoticeError, *lifecycle.PeerError and *lifecycle.SystemError.
 func (g *Gate) Connect(
 	ctx context.Context, self, peer int, addr string, gate door.Room, user User,
 ) (*Conn, error) {
@@ -295,11 +296,11 @@ func (g *Gate) Connect(
 	return newConn(g.s, conns, self, peer, user)
 }
 
-// failure is the error of Connect.
+// failure returns the error of Connect.
 func (g *Gate) failure(self, peer int, addr string, err error) error {
 	code := lifecycle.CodeNotJoined
 	_, told := errors.AsType[*transport.NoticeError](err)
-	_, known := errors.AsType[*lifecycle.PeerError](err) // another rank's fault, which ended ctx
+	_, known := errors.AsType[*lifecycle.PeerError](err) // the fault of another rank, which ended ctx
 	switch {
 	case told, known:
 		return err
@@ -328,11 +329,11 @@ func (g *Gate) dial(
 ) (halfConn, error) {
 	h := door.Hello{Room: gate, About: about(self, peer, k), Secret: g.secret, Wire: g.s.wire}
 	var last error
-	answered := time.Now() // that the peer's host has, last
+	answered := time.Now() // when the peer's host last answered
 	c, err := door.Dial(ctx, addr, h, func(met error) error {
 		last = met
 		switch {
-		case errors.Is(met, door.ErrUnknown): // its end was long ago
+		case errors.Is(met, door.ErrUnknown): // the peer ended long ago
 			return transport.PeerClosed(peer)
 		case door.Gone(met):
 			return fmt.Errorf("%w: %w", errEnded, met)

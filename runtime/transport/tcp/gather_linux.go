@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gather is a message of several parts, kept so that sending does not allocate.
+// gather is a message of several parts, reused so that sending does not allocate.
 type gather struct {
 	iov [MaxParts]unix.Iovec
 	msg unix.Msghdr
 }
 
-// send sends the parts without waiting, and returns how many bytes went out. more says that something follows at once:
+// send sends the parts without waiting, and returns how many bytes it sent. more says that more data follows at once:
 // the kernel may wait for it, to send both together.
 func (g *gather) send(fd int, parts [][]byte, more bool) (int, error) {
 	n := 0
@@ -40,7 +40,7 @@ func (g *gather) send(fd int, parts [][]byte, more bool) (int, error) {
 
 const canSplice = true
 
-// splice sends n bytes that are in a pipe without waiting, and returns how many bytes went out.
+// splice sends n bytes from a pipe without waiting, and returns how many bytes it sent.
 func splice(fd int, pipe *os.File, n int) (sent int, err error) {
 	raw, err := pipe.SyscallConn()
 	if err != nil {

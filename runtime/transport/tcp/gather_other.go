@@ -11,7 +11,7 @@ import (
 // gather sends one part at a time.
 type gather struct{}
 
-// send sends the first part without waiting, and returns how many bytes went out.
+// send sends the first part without waiting, and returns how many bytes it sent.
 func (*gather) send(fd int, parts [][]byte, _ bool) (int, error) {
 	for _, p := range parts {
 		if len(p) > 0 {

@@ -17,38 +17,38 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// readSize is the most that is read at a time: it stays in a core's cache until its User has copied it. Behind data
-// that was read into the User's Room, only as much is read elsewhere as tells the User what comes next. A Poll reads
-// pollSize at most.
+// readSize is the most that is read at a time, so that the data stays in a core's cache until its User has copied it.
+// After a read into the User's Room, the next read elsewhere is limited to peekSize, enough for the User to know what
+// comes next. A Poll reads pollSize at most.
 const (
 	readSize = 128 << 10
 	peekSize = 4 << 10
 	pollSize = 16 << 10
 )
 
-// sayTime is the longest that a frame may take to get into the kernel.
+// sayTime is the longest that writing a frame to the kernel may take.
 const sayTime = 100 * time.Millisecond
 
 // The frames on the control connection: type, length of the payload (2 bytes), payload.
 const (
-	frameNotice = 1 // of a rank that gave up before it was connected
+	frameNotice = 1 // from a rank that gave up before it was connected
 	frameBye    = 2
 )
 
-// receiver is the receiving side of data. What it reads belongs to one goroutine at a time.
+// receiver is the receiving side of data. One goroutine at a time may read.
 type receiver struct {
 	buf   []byte
-	size  int  // of buf, for the next read
-	large bool // more is likely to be there, or under way, than the last read has brought
+	size  int  // size of buf to use for the next read
+	large bool // more data than the last read returned is likely to be there or on its way
 
-	// Of a plain connection: made once, so that receiving does not allocate.
+	// For a plain connection: made once, so that receiving does not allocate.
 	mu    sync.Mutex
 	from  int // the socket
 	read  func(p []byte) (int, error)
 	ready func(fd uintptr) (done bool) // reads once; false if nothing has arrived
 	poll  func(fd uintptr)
-	moved bool  // the last read brought something
-	err   error // why nothing more will arrive
+	moved bool  // the last read returned data
+	err   error // why no more data will arrive
 }
 
 func (c *Conn) newReceiver() {
@@ -63,7 +63,7 @@ func (c *Conn) newReceiver() {
 	r.poll = func(fd uintptr) { c.readOnce(fd, pollSize) }
 }
 
-// readOnce reads at most so many bytes, without waiting, and says false if nothing has arrived. mu is held.
+// readOnce reads at most so many bytes, without waiting, and returns false if nothing has arrived. mu is held.
 func (c *Conn) readOnce(fd uintptr, most int) bool {
 	r := &c.receiver
 	if r.moved = false; r.err != nil {
@@ -82,9 +82,9 @@ func (c *Conn) readOnce(fd uintptr, most int) bool {
 	return true
 }
 
-// Poll receives what has arrived, if no goroutine of the Conn is just about it, and says whether there was anything. It
-// never waits: it is for a caller that has nothing else to do, which is spared the time that a goroutine takes to wake.
-// That goroutine alone receives what is protected, and what is large, beside which the caller can do something else.
+// Poll receives what has arrived, unless a goroutine of the Conn is doing so, and reports whether there was anything.
+// It never waits: it lets a caller that has nothing else to do avoid the wake-up time of that goroutine. Protected data
+// and large data are only received by the goroutine, as the caller can do something else meanwhile.
 func (c *Conn) Poll() (moved bool) {
 	r := &c.receiver
 	if c.sealed != nil || c.state.Load()&(closed|ended) != 0 || !r.mu.TryLock() {
@@ -94,14 +94,14 @@ func (c *Conn) Poll() (moved bool) {
 	if r.moved = false; r.large {
 		return false
 	}
-	_ = c.raw.Control(r.poll) // fails if it was closed
+	_ = c.raw.Control(r.poll) // fails if the Conn was closed
 	if r.err != nil {
-		c.stopData() // the poller tells the goroutine of nothing that was read already
+		c.stopData() // the poller does not wake the goroutine for what was already read
 	}
 	return r.moved
 }
 
-// readData hands what arrives to the User until the peer's stream ends.
+// readData passes arriving data to the User until the peer's stream ends.
 func (c *Conn) readData() {
 	defer c.userDone()
 	next := c.nextPlain
@@ -114,10 +114,10 @@ func (c *Conn) readData() {
 			return
 		}
 	}
-	_, _ = io.Copy(io.Discard, c.data) // closed: stay until the peer has read all, so that no reset takes it away
+	_, _ = io.Copy(io.Discard, c.data) // closed: drain until the peer has read all, as a reset would discard its data
 }
 
-// nextPlain waits for data and passes it on.
+// nextPlain waits for data and passes it to the User.
 func (c *Conn) nextPlain() error {
 	err := c.raw.Read(c.receiver.ready)
 	c.receiver.mu.Lock()
@@ -129,7 +129,7 @@ func (c *Conn) nextPlain() error {
 	return err
 }
 
-// nextSealed waits for a record and passes it on.
+// nextSealed waits for a record and passes it to the User.
 func (c *Conn) nextSealed() error {
 	if err := c.sealed.Await(); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (c *Conn) nextSealed() error {
 	return c.receive(c.sealed.Read, readSize)
 }
 
-// receive passes on what read gets, at most so many bytes. It does not wait.
+// receive reads at most so many bytes with read, and passes them to the User. It does not wait.
 func (c *Conn) receive(read func([]byte) (int, error), most int) error {
 	r := &c.receiver
 	room := c.user.Room()
@@ -169,12 +169,12 @@ func (c *Conn) receive(read func([]byte) (int, error), most int) error {
 	return err
 }
 
-// dataEnded says that nothing more will arrive. The control connection says why, unless only data broke.
+// dataEnded records that no more data will arrive. The control connection tells why, unless only data broke.
 func (c *Conn) dataEnded(err error) {
 	known := c.know(ended)&(closed|gone) != 0
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		c.closeWrite() // the peer reads nothing any more; end this direction, too
+		c.closeWrite() // the peer no longer reads; end this direction, too
 	case known || errors.Is(err, unix.ECONNRESET):
 	default:
 		c.lose(lifecycle.CodeUnreachable, "the connection broke", err)
@@ -184,15 +184,15 @@ func (c *Conn) dataEnded(err error) {
 	}
 }
 
-// readControl waits for what the peer has to say, and for its end.
+// readControl waits for the peer's frames, and for its end.
 func (c *Conn) readControl() {
 	defer c.userDone()
 	for {
 		notice, err := readFrame(c.control)
 		switch {
-		case err == nil && notice != nil: // it gave up while it dialed
+		case err == nil && notice != nil: // the peer gave up while it dialed
 			c.end(&transport.NoticeError{Peer: c.peer, Notice: *notice})
-			continue // until it closes
+			continue // until the peer closes
 		case err == nil:
 			if c.why.Load() == nil {
 				c.state.Or(bye)
@@ -203,7 +203,7 @@ func (c *Conn) readControl() {
 		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
 			c.lose(lifecycle.CodeRankDead,
 				"its kernel closed the connection without a goodbye, so the process ended", err)
-			_ = door.KeepWatch(c.data, c.grace) // its kernel sends the rest; without an end if the host goes, too
+			_ = door.KeepWatch(c.data, c.grace) // its kernel sends the rest, but no end if the host goes down, too
 		case errors.Is(err, door.ErrForged):
 			c.lose(lifecycle.CodeUnreachable, "the connection broke", err)
 			c.stopData()
@@ -219,13 +219,13 @@ func (c *Conn) readControl() {
 	}
 }
 
-// stopData ends readData when no end of the peer's stream will arrive.
+// stopData ends readData when the end of the peer's stream will not arrive.
 func (c *Conn) stopData() { _ = c.data.SetReadDeadline(time.Unix(1, 0)) }
 
-// errFrame is a frame that no peer of this version sends.
+// errFrame is the error of a frame that no peer of this version sends.
 var errFrame = errors.New("bad control frame")
 
-// readFrame reads one frame: a notice, or a bye, for which the notice is nil.
+// readFrame reads one frame: a notice, or a bye, for which it returns nil.
 func readFrame(r io.Reader) (*transport.Notice, error) {
 	var head [3]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -249,7 +249,7 @@ func readFrame(r io.Reader) (*transport.Notice, error) {
 	return &n, nil
 }
 
-// say writes a frame, whose first byte is its type, to a control connection: the kernel's buffer has room for it.
+// say writes a frame, whose first byte is its type, to a control connection. The kernel's buffer has room for it.
 func say(control net.Conn, frame []byte) {
 	binary.LittleEndian.PutUint16(frame[1:], uint16(len(frame)-3))
 	_ = control.SetWriteDeadline(time.Now().Add(sayTime))

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// flood sends until the kernel takes no more, and returns how much that was. The peer must not receive.
+// flood sends until the kernel accepts no more, and returns how much it accepted. The peer must not receive.
 func flood(t *testing.T, c *Conn) (sent int) {
 	t.Helper()
 	buf := make([]byte, 1<<20)
@@ -20,7 +20,7 @@ func flood(t *testing.T, c *Conn) (sent int) {
 	}
 }
 
-// stop has a user receive nothing until resume is called.
+// stop makes a user receive nothing until resume is called.
 func stop(u *recorder) (resume func()) {
 	stopped := make(chan struct{})
 	u.mu.Lock()
@@ -34,7 +34,7 @@ func stop(u *recorder) (resume func()) {
 	}
 }
 
-// A process that has ended leaves behind what kernels have taken of it. Its loss is told behind all of that.
+// The kernels still deliver data that a process sent before it ended. Its loss is reported after all that data.
 func TestLostAfterTheLastByte(t *testing.T) {
 	conns, users := connect(t, listen(t))
 	resume := stop(users[1])

@@ -9,19 +9,19 @@ import (
 	"github.com/carillon-rt/carillon/runtime/door"
 )
 
-// burst is how many bytes are sealed at a time: a system call writes them, while the peer opens those before.
+// burst is how many bytes are sealed at a time: a system call writes them while the peer opens the previous ones.
 const burst = 64 << 10
 
-// sealer is the part of a sender whose connection is protected. What is sealed must go out, in this order: it counts as
-// sent, and what the kernel has no room for is left to watch.
+// sealer is the part of a sender for protected connections. Sealed bytes count as sent, so they must go out, in this
+// order: watch writes those for which the kernel has no room.
 type sealer struct {
 	conn *door.Sealed
 	buf  []byte
 	part [1][]byte             // buf, as sender.parts
-	rest []byte                // of buf, not written yet: watch's while sender.blocked, else empty
+	rest []byte                // unwritten part of buf: watch's while sender.blocked, else empty
 	more func(fd uintptr) bool // writes rest; made once
 
-	mu sync.Mutex // held while bytes are sealed and written, and to tell whether watch has a rest
+	mu sync.Mutex // held while bytes are sealed and written, and to check whether watch has a rest
 }
 
 func newSealer(conn *door.Sealed) *sealer {
@@ -38,7 +38,7 @@ func (s *sealer) writeRest(fd uintptr) bool {
 		case errors.Is(err, unix.EAGAIN):
 			return false
 		case err != nil:
-			return true // the peer is gone, and the control connection says why
+			return true // the peer is gone, and the control connection tells why
 		}
 		s.rest = s.rest[n:]
 	}
@@ -79,7 +79,7 @@ func (c *Conn) trySendSealed(parts [][]byte) (taken int, err error) {
 	return taken, nil
 }
 
-// flush writes the rest as soon as there is room, and then what closeWrite has left to it.
+// flush writes the rest as soon as there is room, and then does what closeWrite has left to it.
 func (c *Conn) flush() {
 	s := c.seal
 	_ = c.raw.Write(s.more) // ends at Close's deadline
@@ -92,13 +92,13 @@ func (c *Conn) flush() {
 	}
 }
 
-// closeWrite tells the peer that nothing follows what was taken from the caller. The state says so already.
+// closeWrite tells the peer that nothing follows what was taken from the caller. The state is already set accordingly.
 func (c *Conn) closeWrite() {
 	if c.seal != nil {
 		c.seal.mu.Lock()
 		defer c.seal.mu.Unlock()
 		if c.blocked.Load() {
-			return // flush will
+			return // flush will do it
 		}
 	}
 	_ = c.data.CloseWrite()

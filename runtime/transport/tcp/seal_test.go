@@ -16,10 +16,10 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// shaking is what a dialer sends before the first record: hello and proof.
+// shaking is the length of what a dialer sends before the first record: hello and proof.
 const shaking = 8 + 1 + 16 + 16 + 1 + 32 + 32
 
-// adversary is somebody between rank 0 and rank 1, who sees and changes what rank 0 sends on one of its connections.
+// adversary is between rank 0 and rank 1, and sees and changes what rank 0 sends on one of its connections.
 type adversary struct {
 	net.Listener
 	to     string
@@ -27,8 +27,8 @@ type adversary struct {
 	work   sync.WaitGroup
 }
 
-// between puts an adversary before a Listener. It is told the records of each connection after the handshake, i counted
-// from 0; pass sends on, and nil ends the stream.
+// between puts an adversary before a Listener. It is given the records of each connection after the handshake, with i
+// counting from 0; pass forwards data, and nil ends the stream.
 func between(t *testing.T, s *Listener, change func(k kind, i int, record []byte, pass func([]byte))) *adversary {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +37,7 @@ func between(t *testing.T, s *Listener, change func(k kind, i int, record []byte
 	}
 	a := &adversary{Listener: l, to: s.Door().Addr(), change: change}
 	a.work.Go(func() {
-		for k := control; ; k++ { // they are dialed in this order
+		for k := control; ; k++ { // connections are dialed in this order
 			dialer, err := l.Accept()
 			if err != nil {
 				return
@@ -87,7 +87,7 @@ func (a *adversary) carry(k kind, dialer *net.TCPConn) {
 	}
 }
 
-// changes are what is done to records 0, 1, 2 … of a connection, of which 0 is left alone.
+// changes are the modifications of records 0, 1, 2 … of a connection; record 0 is not changed.
 func changes() map[string]func(i int, record []byte, pass func([]byte)) {
 	var kept []byte
 	return map[string]func(i int, record []byte, pass func([]byte)){
@@ -131,7 +131,7 @@ func changes() map[string]func(i int, record []byte, pass func([]byte)) {
 	}
 }
 
-// Whatever is done to rank 0's data, rank 1 gets what was sent before, nothing else, and an error that names rank 0.
+// However rank 0's data is modified, rank 1 gets what was sent before, nothing else, and an error that names rank 0.
 func TestDataIsInterferedWith(t *testing.T) {
 	for _, wire := range []door.Wire{door.Authenticate, door.Encrypt} {
 		for name, change := range changes() {
@@ -153,7 +153,7 @@ func TestDataIsInterferedWith(t *testing.T) {
 					if i == 0 {
 						first = message
 					}
-					if n != len(message) && i < 2 { // later, rank 0 may know that rank 1 takes no more
+					if n != len(message) && i < 2 { // later, rank 0 may know that rank 1 receives no more
 						t.Fatal(n, err)
 					}
 				}
@@ -174,7 +174,7 @@ func TestDataIsInterferedWith(t *testing.T) {
 	}
 }
 
-// What rank 0 says on the control connection is believed as far as it is what rank 0 said.
+// Rank 1 only believes frames on the control connection that rank 0 sent.
 func TestControlIsInterferedWith(t *testing.T) {
 	s := listenOn(t, door.Authenticate)
 	a := between(t, s, func(k kind, _ int, record []byte, pass func([]byte)) {
@@ -193,7 +193,7 @@ func TestControlIsInterferedWith(t *testing.T) {
 	}
 }
 
-// What was taken is delivered when the connection is closed at once, be the kernel's buffers full.
+// Data that was taken is delivered even when the connection is closed at once and the kernel's buffers are full.
 func TestSealedBytesOutliveClose(t *testing.T) {
 	conns, users := connect(t, listenOn(t, door.Encrypt))
 	resume := stop(users[1])

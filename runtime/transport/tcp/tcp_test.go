@@ -21,8 +21,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// The conformance suite runs over this transport in package fabric's tests. Here is what is particular to it:
-// strangers, secrets, and what the network can do.
+// The conformance suite runs over this transport in package fabric's tests. These tests cover what is particular to it:
+// strangers, secrets, and network conditions.
 
 var comm = lifecycle.CommID{7}
 
@@ -33,14 +33,14 @@ func listen(t *testing.T) *Listener {
 	return listenOn(t, door.Plain)
 }
 
-// listenOn is listen with connections that are protected.
+// listenOn is listen with protected connections.
 func listenOn(t *testing.T, wire door.Wire) *Listener {
 	t.Helper()
 	s, err := Listen(netip.MustParseAddr("127.0.0.1"), wire, 10*time.Second, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The Listener waits for its connections, which tests close by functions that were registered later and so run
+	// The Listener waits for its connections. Tests close these in functions that were registered later and so run
 	// earlier.
 	t.Cleanup(func() {
 		s.Close()
@@ -49,7 +49,7 @@ func listenOn(t *testing.T, wire door.Wire) *Listener {
 	return s
 }
 
-// within is a context for what must end soon.
+// within returns a context for something that must end soon.
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), d)
@@ -57,7 +57,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// recorder is a User that keeps what it is told.
+// recorder is a User that records its calls.
 type recorder struct {
 	stopped chan struct{} // Receive waits until it is closed, unless it is nil
 	rung    chan struct{} // holds one
@@ -66,7 +66,7 @@ type recorder struct {
 	mu  sync.Mutex
 	got []byte
 
-	rooms [][]byte // by turns
+	rooms [][]byte // used in turn
 	room  []byte
 }
 
@@ -126,7 +126,7 @@ func connect(t *testing.T, s *Listener) (conns [2]*Conn, users [2]*recorder) {
 	return connectVia(t, s, s.Door().Addr())
 }
 
-// connectVia is connect where rank 0 dials another address.
+// connectVia is connect with another address for rank 0 to dial.
 func connectVia(t *testing.T, s *Listener, via string) (conns [2]*Conn, users [2]*recorder) {
 	t.Helper()
 	gates := [2]*Gate{s.Gate(comm, secret), s.Gate(comm, secret)}
@@ -170,7 +170,7 @@ func exchange(t *testing.T, conns [2]*Conn, users [2]*recorder) {
 	}
 }
 
-// What arrives is in order, whether in the User's room, of which there is more or less than what comes, or elsewhere.
+// Data arrives in order, in the User's room, which may be larger or smaller than the data, or elsewhere.
 func TestRoom(t *testing.T) {
 	for _, wire := range []door.Wire{door.Plain, door.Encrypt} {
 		t.Run(wire.String(), func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Poll receives in place of the Conn's goroutine, and what both receive is in order.
+// Poll receives instead of the Conn's goroutine, and what both receive is in order.
 func TestPoll(t *testing.T) {
 	conns, users := connect(t, listen(t))
 	ctx := within(t, 20*time.Second)
@@ -229,7 +229,7 @@ func TestPoll(t *testing.T) {
 	}
 }
 
-// However a peer ends, the User is told, also if Poll saw it first.
+// However a peer ends, the User is told, even if Poll saw it first.
 func TestPolledEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  func(*Conn)
@@ -284,8 +284,8 @@ func awaitLoss(t *testing.T, u *recorder) error {
 	}
 }
 
-// A dialer that was not told in time that it was let in comes again, and takes the place of what came before. One that
-// comes for another rank, or when all is there, is shown out.
+// A dialer that was not told in time that it was admitted dials again, and its new connection replaces the old one. One
+// that dials for another rank, or after all connections have arrived, is rejected.
 func TestArrivals(t *testing.T) {
 	s := listen(t)
 	g := s.Gate(comm, secret)
@@ -308,7 +308,7 @@ func TestArrivals(t *testing.T) {
 		return err
 	}
 	givenUp := come(0, 1, data)
-	for entered := false; !entered; runtime.Gosched() { // Dial returns before
+	for entered := false; !entered; runtime.Gosched() { // Dial returns before the gate has it
 		g.mu.Lock()
 		entered = g.from(0).conns[data] != nil
 		g.mu.Unlock()
@@ -340,7 +340,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// A gate that closes tells goodbye to peers whose connections nobody took.
+// A gate that closes sends a goodbye on connections that were not taken.
 func TestClosedGateSaysGoodbye(t *testing.T) {
 	s := listen(t)
 	g := s.Gate(comm, secret)
@@ -350,7 +350,7 @@ func TestClosedGateSaysGoodbye(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	g.Close() // it may come before the connection has entered, and must say it all the same
+	g.Close() // Close may run before the connection has entered, and the goodbye must be sent all the same
 	if n, err := readFrame(c); n != nil || err != nil {
 		t.Errorf("it was told %v, %v, want a goodbye", n, err)
 	}
@@ -369,7 +369,7 @@ func TestConnectWithoutTheSecret(t *testing.T) {
 	}
 }
 
-// Nobody listens any more where a peer did: it has ended. One rank waits for it, one dials it.
+// The peer has ended, so nothing listens at its address. One rank waits for it, one dials it.
 func TestConnectWithNobody(t *testing.T) {
 	s := listen(t)
 	g := s.Gate(comm, secret)
@@ -384,7 +384,7 @@ func TestConnectWithNobody(t *testing.T) {
 	}
 }
 
-// A rank whose peer is there, but does not come, waits as long as its context lets it.
+// A rank whose peer is there but does not dial waits as long as its context allows.
 func TestConnectNamesWhoIsMissing(t *testing.T) {
 	s := listen(t)
 	g, its := s.Gate(comm, secret), s.Gate(comm, secret)
@@ -399,7 +399,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 	}
 }
 
-// A gate remembers why its rank gave up, until many others have.
+// A gate remembers why its rank gave up, until many other gates have failed.
 func TestGatesAreForgotten(t *testing.T) {
 	s := listen(t)
 	first := s.Gate(comm, secret)
@@ -420,7 +420,7 @@ func TestGatesAreForgotten(t *testing.T) {
 	}
 }
 
-// The kernel closes the sockets of a process that ends, and nothing says goodbye.
+// The kernel closes the sockets of a process that ends, without a goodbye.
 func TestEndWithoutGoodbye(t *testing.T) {
 	conns, users := connect(t, listen(t))
 	exchange(t, conns, users)
@@ -443,7 +443,7 @@ func TestNonsenseOnControl(t *testing.T) {
 	}
 }
 
-// When only the data connection ends, the control connection has a while to say why; then the peer counts as
+// When only the data connection ends, the control connection has some time to tell why; then the peer counts as
 // unreachable.
 func TestDataEndsAlone(t *testing.T) {
 	s := listen(t)
@@ -456,7 +456,7 @@ func TestDataEndsAlone(t *testing.T) {
 	}
 }
 
-// A User that can make nothing of what came ends the connection.
+// A User that finds the data invalid ends the connection.
 func TestNonsenseOnData(t *testing.T) {
 	conns, users := connect(t, listen(t))
 	if _, err := conns[0].TrySend([][]byte{[]byte(nonsense)}, false); err != nil {
@@ -490,5 +490,5 @@ func FuzzReadFrame(f *testing.F) {
 	})
 }
 
-// once has door.Dial make one attempt.
+// once makes door.Dial make only one attempt.
 func once(err error) error { return err }

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell wakes the goroutine of a process that sends what other processes submit. The goroutine waits in Go's poller, for
-// a byte in a pipe. On a word of shared memory it would sleep in a system call, with one of the scheduler's processors:
-// where there are two, and the rank sleeps with the other one, nobody reads from the network until the runtime's
-// monitor takes one away, and the monitor, which then has work all the time, takes a core from the ranks.
+// bell wakes the goroutine of a process that sends what other processes submit. The goroutine waits in Go's poller for
+// a byte in a pipe. On a word of shared memory, it would sleep in a system call and occupy a P of the scheduler. If
+// there are two Ps, and the rank sleeps with the other one, nothing reads from the network until the runtime's monitor
+// retakes a P; and the monitor, which then always has work, takes a core from the ranks.
 type bell struct {
 	word  *atomic.Uint32 // in the segment: armed when the owner is about to sleep, else 0
 	read  *os.File       // the owner's end of the pipe; nil for others
@@ -22,7 +22,7 @@ type bell struct {
 
 const armed = 1
 
-// makeBell makes the bell of this process, and returns where other processes find its pipe.
+// makeBell makes the bell of this process, and returns the address at which other processes find its pipe.
 func makeBell(word *atomic.Uint32) (*bell, uint64, error) {
 	read, write, addr, err := makePipe()
 	if err != nil {
@@ -31,7 +31,7 @@ func makeBell(word *atomic.Uint32) (*bell, uint64, error) {
 	b := &bell{word: word, read: read, write: write}
 	b.raw, err = b.write.SyscallConn()
 	if err == nil {
-		err = read.SetReadDeadline(time.Time{}) // fails if the poller doesn't have it, in which rest would not sleep
+		err = read.SetReadDeadline(time.Time{}) // fails if the pipe isn't in the poller; rest would not sleep then
 	}
 	if err != nil {
 		b.close()
@@ -54,7 +54,7 @@ func openBell(word *atomic.Uint32, pid int, addr uint64) (*bell, error) {
 	return b, nil
 }
 
-// ring wakes the owner if it sleeps, or is about to. It never waits: a pipe that is full wakes it, too.
+// ring wakes the owner if it sleeps, or is about to. It never waits: a full pipe wakes the owner, too.
 func (b *bell) ring() {
 	if b.word.Load() == armed && b.word.CompareAndSwap(armed, 0) {
 		_ = b.raw.Control(func(fd uintptr) { _, _ = unix.Write(int(fd), stroke) })
@@ -63,8 +63,9 @@ func (b *bell) ring() {
 
 var stroke = []byte{1}
 
-// rest is for the owner when it has found nothing to do. The first call only arms the bell: the owner must look once
-// more, because whoever submitted before that rang nobody. The second call sleeps until the bell rings, or for limit.
+// rest is called by the owner when it has found nothing to do. The first call only arms the bell: the owner must look
+// once more, because ranks that submitted before that rang nobody. The second call sleeps until the bell rings, or for
+// limit.
 func (b *bell) rest(limit time.Duration) {
 	if b.word.Swap(armed) != armed {
 		return

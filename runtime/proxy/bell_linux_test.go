@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bells are a bell's two sides.
+// bells makes both sides of a bell.
 func bells(t *testing.T) (owner, other *bell) {
 	t.Helper()
 	word := new(atomic.Uint32)
@@ -43,7 +43,7 @@ func TestBellEndsRest(t *testing.T) {
 	}
 }
 
-// What was submitted before the owner looked for the last time rang nobody, and nothing waits in the pipe.
+// Ranks that submit before the owner's last look ring nobody, and nothing is left in the pipe.
 func TestBellOfWhoIsAwake(t *testing.T) {
 	owner, other := bells(t)
 	other.ring()
@@ -51,13 +51,13 @@ func TestBellOfWhoIsAwake(t *testing.T) {
 		t.Errorf("%d bytes are in the pipe", n)
 	}
 	owner.rest(time.Hour)
-	owner.rest(time.Microsecond) // it ends by itself
+	owner.rest(time.Microsecond) // it returns by itself
 	if owner.word.Load() != 0 {
 		t.Error("an owner that is awake is taken to sleep")
 	}
 }
 
-// Another process may fill the pipe, or ring when the owner has closed it.
+// Another process may fill the pipe, or ring after the owner has closed it.
 func TestBellNeverWaits(t *testing.T) {
 	owner, other := bells(t)
 	if err := owner.write.SetWriteDeadline(time.Now().Add(time.Millisecond)); err != nil {
@@ -69,7 +69,7 @@ func TestBellNeverWaits(t *testing.T) {
 	owner.rest(time.Hour)
 	other.ring()
 	owner.rest(time.Hour)
-	owner.rest(time.Hour) // what is left in the pipe wakes it again
+	owner.rest(time.Hour) // the rest in the pipe wakes it again
 	owner.close()
 	owner.word.Store(armed)
 	other.ring()

@@ -14,7 +14,7 @@ func TestGather(t *testing.T) {
 	ahead, large := part(8), part(7)
 	large.data = make([]byte, packBytes+1)
 	for name, c := range map[string]struct {
-		ops   []*op // of local ranks 0, 1 …
+		ops   []*op // operations of local ranks 0, 1 …
 		round uint64
 		after time.Duration
 		want  bool
@@ -47,7 +47,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// A part that comes when those of a later round were sent goes out at once.
+// A part that is submitted after a later round was sent goes out at once.
 func TestLatePart(t *testing.T) {
 	g := coalescer{all: 0b11}
 	g.add(&op{kind: kindData, round: 8}, 0, true)
@@ -57,7 +57,7 @@ func TestLatePart(t *testing.T) {
 	}
 }
 
-// What one rank has sent in a round arrives though the others, its carrier among them, don't come.
+// Data that one rank has sent in a round arrives even if the other ranks, including its carrier, don't enter the round.
 func TestGatheringEnds(t *testing.T) {
 	for name, held := range map[string]bool{"the carrier is in no operation": false, "the carrier holds it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestGatheringEnds(t *testing.T) {
 	}
 }
 
-// What all have sent in a round goes out although one of them is in the next round by then.
+// Data that all ranks have sent in a round goes out although one of them is in the next round by then.
 func TestRoundBeforeIsSent(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	submit := func(rank int, round uint64) {
@@ -106,12 +106,12 @@ func TestRoundBeforeIsSent(t *testing.T) {
 	if r.full.Load() {
 		t.Fatal("it was sent before its carrier came to it")
 	}
-	if err := c.waiters[0].Idle(t.Context()); err != nil || !r.full.Load() { // there is no connection
+	if err := c.waiters[0].Idle(t.Context()); err != nil || !r.full.Load() { // full, as there is no connection
 		t.Errorf("it was not sent (%v)", err)
 	}
 }
 
-// A rank of a round has its own part, and that of another one, sent at the latest when it leaves.
+// A rank in a round sends its own part, and that of another rank, at the latest when it leaves.
 func TestLeavingSends(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	c.waiters[0].Attend(new(atomic.Uint32), c.endpoints[0].Attend)
@@ -125,7 +125,7 @@ func TestLeavingSends(t *testing.T) {
 		t.Fatalf("it was to be sent at once (%v)", err)
 	}
 	c.waiters[0].Leave()
-	if !r.full.Load() { // as far as it can be: there is no connection
+	if !r.full.Load() { // it has tried to send: full, as there is no connection
 		t.Error("it was not sent")
 	}
 	if c.waiters[0].Round() != 0 || c.endpoints[0].Conn(2).Waits() != tape.PhaseNetwork {

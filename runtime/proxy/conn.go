@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// burst is the most that one TrySend hands to another process, so that a rank that sends much also gets to receive.
+// burst is the most that one TrySend passes to another process, so that a rank that sends a lot also gets to receive.
 const burst = stepBytes
 
 // The bits of Conn.state.
@@ -20,7 +20,7 @@ const (
 	closed    = 1 << iota // by this side
 	gaveUp                // this side sent a Notice
 	gone                  // the peer has ended, and all its data has arrived; why is set
-	confirmed             // the peer is connected with all ranks
+	confirmed             // the peer is connected to all ranks
 )
 
 // Conn is one rank's end of its stream to and from a rank that it reaches through the network. It implements
@@ -28,19 +28,19 @@ const (
 type Conn struct {
 	e      *Endpoint
 	peer   int
-	number uint32 // among the streams of the process; not 0
+	number uint32 // number among the streams of the process; not 0
 
 	// Outgoing.
-	mu        sync.Mutex // of TrySend and of the calls that end it
-	via       *Endpoint  // the carrier's, in this process
-	neighbour *neighbour // or the carrier's process
-	bell      *shm.Conn  // the connection with the carrier
+	mu        sync.Mutex // held by TrySend and by the calls that end it
+	via       *Endpoint  // the carrier's Endpoint, if in this process
+	neighbour *neighbour // else the carrier's process
+	bell      *shm.Conn  // the connection to the carrier
 	carrier   int
 	op        *op           // the operation that sends from the caller's memory; nil for none
 	reported  int           // bytes of op that TrySend has returned as sent
-	sent      uint64        // bytes that were made into operations
-	lent      int           // of sent, bytes that the kernel reads in the caller's memory, or that are behind such
-	returned  atomic.Uint64 // of lent, those that have arrived since
+	sent      uint64        // bytes put into operations
+	lent      int           // of sent: bytes that the kernel reads in the caller's memory, and bytes behind them
+	returned  atomic.Uint64 // of lent: bytes that have arrived since
 	moved     chan struct{} // signaled when returned grows, and when the peer is gone
 	granted   atomic.Uint64
 	waits     atomic.Uint32 // a tape.Phase
@@ -49,15 +49,15 @@ type Conn struct {
 	// Incoming. Positions never wrap.
 	_        [128]byte
 	arriving sync.Mutex // held while data is written to ring or placed
-	ring     []byte     // made when the first data comes
+	ring     []byte     // made when the first data arrives
 	tail     atomic.Uint64
-	placed   []byte // the rank's memory for what arrives from placedAt on
-	placedAt uint64 // both are the rank's, which sets them with arriving held
+	placed   []byte // the rank's memory for data from placedAt on
+	placedAt uint64 // the rank sets placed and placedAt, with arriving held
 	_        [128]byte
 	head     atomic.Uint64 // written by Release
 	seen     uint64        // Release's copy of head
 	back     atomic.Uint64 // the part of head that was credited to the peer
-	// lentArrived is how much of what the peer has lent has arrived, of which it was not told.
+	// lentArrived is how much of the data lent by the peer has arrived without the peer having been told.
 	lentArrived atomic.Uint32
 	_           [128]byte
 	state       atomic.Uint32
@@ -66,7 +66,7 @@ type Conn struct {
 	arrivals arrivals
 }
 
-// Name is "tcp", or "pxn" if another rank of the node sends.
+// Name returns "tcp", or "pxn" if another rank of the node sends.
 func (c *Conn) Name() string {
 	if c.carrier == c.e.self {
 		return "tcp"
@@ -74,10 +74,10 @@ func (c *Conn) Name() string {
 	return "pxn"
 }
 
-// Carrier is the rank whose proxy sends to the peer for this rank.
+// Carrier returns the rank whose proxy sends to the peer for this rank.
 func (c *Conn) Carrier() int { return c.carrier }
 
-// Waits tells what this rank's sends wait for: PhaseCredit, PhasePool, PhaseNetwork, or PhaseNone for nothing.
+// Waits returns what this rank's sends wait for: PhaseCredit, PhasePool, PhaseNetwork, or PhaseNone for nothing.
 func (c *Conn) Waits() tape.Phase {
 	if w := tape.Phase(c.waits.Load()); w != tape.PhaseNone {
 		return w
@@ -97,8 +97,8 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 	return n, err
 }
 
-// attend sends what other ranks have submitted. A rank that is busy with large data does not wait for long, which is
-// when it attends otherwise.
+// attend sends what other ranks have submitted. Otherwise a rank only does that when it waits, and a rank that is busy
+// with large data hardly waits.
 func (c *Conn) attend() {
 	if s := c.e.p.segment; s != nil && s.submitted.Load() != 0 && c.e.waiter.Attends() {
 		c.e.Attend()
@@ -159,7 +159,7 @@ func (c *Conn) waitFor(w tape.Phase) {
 	c.profileWait()
 }
 
-// progress is how much more of op was sent, and whether that is all.
+// progress returns how much more of op was sent, and whether that is all.
 func (c *Conn) progress() (n int, all bool) {
 	done := int(c.op.done.Load())
 	n, all = done-c.reported, done == len(c.op.data)
@@ -217,7 +217,7 @@ func (c *Conn) fill(o *op, k kind) {
 }
 
 // sendShared lends p to a pipe of the carrier's process, or copies it into a pipe or a slot, and returns how many bytes
-// fit. What is behind something lent counts as lent, too.
+// fit. Data behind lent data counts as lent, too.
 func (c *Conn) sendShared(p []byte) int {
 	k := kindData
 	i, n, piped, lent := c.neighbour.writePipe(c, p)
@@ -241,16 +241,17 @@ func (c *Conn) sendShared(p []byte) int {
 	return n
 }
 
-// ringCarrier has the carrier's process send the submitted operations: a rank of it that is in an operation, or else
-// its Proxy's goroutine. Those of a round are sent when the carrier is in the same round, so its process is not woken
-// for them.
+// ringCarrier makes the carrier's process send the submitted operations: a rank of it that is in an operation, or else
+// its Proxy's goroutine. Operations of a round are sent when the carrier is in the same round, so they don't wake its
+// process.
 func (c *Conn) ringCarrier(round bool) {
 	if attends := c.bell != nil && c.bell.RingIfAttending(); !attends && !round {
 		c.neighbour.segment.bell.ring()
 	}
 }
 
-// control sends an operation without data, or a notice. It never waits: without room, the operation is postponed.
+// control sends an operation without data, or a notice. It never waits: if there is no room, the operation is
+// postponed.
 func (c *Conn) control(k kind, data []byte) {
 	if c.neighbour == nil {
 		o := c.e.p.pool.get()
@@ -274,7 +275,8 @@ func (c *Conn) control(k kind, data []byte) {
 	}
 }
 
-// credit is the number of received bytes that the rank has taken and the peer was not credited for.
+// credit returns the number of received bytes that the rank has taken and that the peer was not credited for. It counts
+// them as credited.
 func (c *Conn) credit() uint64 {
 	for {
 		head, back := c.head.Load(), c.back.Load()
@@ -287,7 +289,7 @@ func (c *Conn) credit() uint64 {
 	}
 }
 
-// put appends received data, and tells whether there was room.
+// put appends received data, and reports whether there was room.
 func (c *Conn) put(b []byte) bool {
 	c.arriving.Lock()
 	defer c.arriving.Unlock()
@@ -302,8 +304,8 @@ func (c *Conn) put(b []byte) bool {
 	return true
 }
 
-// room is the memory for the next data, up to n bytes of it; nil if that is little, or the stream is closed. Otherwise
-// it returns with arriving held, until filled: the rank can't take the memory back before.
+// room returns the memory for the next data, up to n bytes; nil if only little is contiguous or the stream is closed.
+// If it isn't nil, room returns with arriving held until filled, so that the rank can't take the memory back before.
 func (c *Conn) room(n int) []byte {
 	c.arriving.Lock()
 	if c.state.Load()&closed == 0 {
@@ -315,13 +317,14 @@ func (c *Conn) room(n int) []byte {
 	return nil
 }
 
-// filled appends n bytes that are in the room.
+// filled appends n bytes that were written to the room.
 func (c *Conn) filled(n int) {
 	c.tail.Add(uint64(n))
 	c.arriving.Unlock()
 }
 
-// space is the memory for the next data, as far as it is contiguous, and the peer is allowed to send. arriving is held.
+// space returns the memory for the next data, limited to what is contiguous and what the peer is allowed to send.
+// arriving is held.
 func (c *Conn) space() []byte {
 	size, tail := c.e.window, c.tail.Load()
 	allowed := size - (tail - c.head.Load())
@@ -343,7 +346,7 @@ func (c *Conn) space() []byte {
 func (c *Conn) Place(p []byte) {
 	c.arriving.Lock()
 	defer c.arriving.Unlock()
-	c.placedAt = (c.tail.Load() + 7) &^ 7 // no word is partly in the ring and partly in p
+	c.placedAt = (c.tail.Load() + 7) &^ 7 // no word may be partly in the ring and partly in p
 	if came := c.placedAt - c.seen; came < uint64(len(p)) {
 		c.placed = p[came:]
 	} else {
@@ -353,7 +356,7 @@ func (c *Conn) Place(p []byte) {
 
 // Peek implements transport.Conn.
 func (c *Conn) Peek() ([]byte, error) {
-	// The state first: all data arrives before it is gone.
+	// Read the state first: all data has arrived before the peer is gone.
 	s := c.state.Load()
 	if s&closed != 0 {
 		return nil, transport.ErrClosed
@@ -413,7 +416,8 @@ func (c *Conn) Notify(n transport.Notice) {
 	}
 }
 
-// Close implements transport.Conn, but for what is lent: Endpoint.Close waits for that, of all streams at once.
+// Close implements transport.Conn, but does not wait for lent memory: Endpoint.Close does that, for all streams at
+// once.
 func (c *Conn) Close() error {
 	if c.state.Or(closed)&closed == 0 {
 		c.detach()
@@ -424,7 +428,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// takeBack returns how much is still lent.
+// takeBack takes back lent bytes that have arrived, and returns how many are still lent.
 func (c *Conn) takeBack() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -432,7 +436,8 @@ func (c *Conn) takeBack() int {
 	return c.lent
 }
 
-// peerGone tells whether the peer itself is gone. What its carrier had sent may still arrive if only that is.
+// peerGone reports whether the peer itself is gone. If only its carrier is gone, data that the carrier had sent may
+// still arrive.
 func (c *Conn) peerGone() bool {
 	if c.state.Load()&gone == 0 {
 		return false
@@ -444,7 +449,7 @@ func (c *Conn) peerGone() bool {
 func (c *Conn) signal() {
 	select {
 	case c.moved <- struct{}{}:
-	default: // it is signaled
+	default: // already signaled
 	}
 }
 
@@ -461,14 +466,14 @@ func (c *Conn) detach() {
 	c.op = nil
 }
 
-// lost records why the peer is lost, once all its data has arrived, unless that is known.
+// lost records why the peer is lost, once all its data has arrived, unless a reason is already recorded.
 func (c *Conn) lost(err error) {
 	if c.end(err) && c.state.Load()&closed == 0 {
 		c.e.waiter.PeerLost(c.peer, err)
 	}
 }
 
-// end is lost for a peer that may have left in order. It tells whether err is the first reason.
+// end is lost for a peer that may have left in order. It reports whether err is the first reason.
 func (c *Conn) end(err error) bool {
 	first := c.why.CompareAndSwap(nil, &err)
 	c.state.Or(gone)

@@ -1,8 +1,8 @@
 // Package proxy exchanges data between the ranks of a node and other nodes.
 //
-// A process has one [Proxy]. A rank of a communicator has an [Endpoint] there: its rails, which are its connections
-// with ranks of other nodes, and its streams, one to each rank that it reaches through the network. A stream is a
-// transport.Conn, whose data becomes operations, which a rail sends in steps.
+// A process has one [Proxy]. A rank of a communicator has an [Endpoint] there. It holds the rank's rails, which are its
+// connections to ranks of other nodes, and its streams, one to each rank that it reaches through the network. A stream
+// is a transport.Conn: its data is divided into operations, which a rail sends in steps.
 //
 //	rank 0 ── stream to 3 ──┐ operation             node 1
 //	                        ▼                     ┌────────┐
@@ -12,35 +12,35 @@
 //
 // # PXN
 //
-// A rank is connected only with the ranks of its rail: those of other nodes with its local index. A message to another
+// A rank is connected only to the ranks of its rail: those of other nodes with its local index. A message to another
 // rank of a node goes through its carrier: the rank of the sender's node that is on the receiver's rail (see [Routes]).
-// So a rank has connections with nodes - 1 other ranks instead of ranks - 1, and data of several ranks of a node for
-// one rank is sent together. Without PXN each rank is its own carrier.
+// So a rank has connections to nodes - 1 other ranks instead of ranks - 1, and data that several ranks of a node send
+// to one rank is sent together. Without PXN each rank is its own carrier.
 //
 // # Operations
 //
-// The data that a rank sends through its own process is in operations of the process's pool, which has 1,024 of them:
-// small data is copied there, large data is sent from the caller's memory. An operation for the proxy of another
-// process is in a slot of that process's segment, which is memory that the ranks of the node share; a process's own
-// operations are there, too, if its pool is exhausted. If both are exhausted, the sender waits.
+// The data that a rank sends through its own process uses operations from the process's pool of 1,024: small data is
+// copied into the operation, large data is sent from the caller's memory. An operation for the proxy of another process
+// uses a slot of that process's segment, which is memory that the ranks of the node share. If the pool of a process is
+// exhausted, its own operations use its segment, too. If both are exhausted, the sender waits.
 //
-// Large data for the proxy of another process goes through a pipe of that process's, up to a step in each: so it is
-// copied into the kernel once, by its sender, and the carrier sends the pages that it is in. From 128 KiB on it is not
-// even copied: the sender lends the kernel the pages of its own memory, and has them back when the receiver says that
-// the data has arrived. A carrier sends the header of a step only when all of the step is in the pipe, and empties a
-// pipe before it is used again; in place of what another process has read from it, the carrier sends zeros. So a sender
-// that dies or lies tears nothing. A protected connection (see package door) seals what is in memory: a process whose
-// connections all are has no pipes. Without a free pipe, large data is in slots. A process that carries has 8 pipes,
-// which hold 4 MiB of the 64 that Linux lets a user have in pipes by default (fs.pipe-user-pages-soft); where those are
-// used up, it has fewer.
+// Large data for the proxy of another process goes through pipes of that process, up to one step in each: the sender
+// copies it into the kernel once, and the carrier sends the pages that hold it. From 128 KiB on, it is not copied at
+// all: the sender lends the kernel the pages of its own memory, and may reuse them when the receiver reports that the
+// data has arrived. A carrier sends the header of a step only when the whole step is in the pipe, and empties a pipe
+// before it is reused. If another process has read data from the pipe, the carrier sends zeros instead. So a sender
+// that dies or lies can't break the framing. A protected connection (see package door) seals data in memory: a process
+// whose connections are all protected has no pipes. Without a free pipe, large data goes through slots. A process that
+// carries has 8 pipes, which hold 4 MiB of the 64 MiB that Linux allows a user in pipes by default
+// (fs.pipe-user-pages-soft); if these are used up, it has fewer.
 //
-// Sending needs no goroutine: a rank that has data for a rail sends all that is queued there, as long as the kernel has
+// Sending needs no goroutine: a rank that has data for a rail sends everything queued there, as long as the kernel has
 // room, and a goroutine of the connection sends the rest later. Operations of other processes are sent by a rank of the
-// process that is in an operation, when it waits, or between two pieces of large data of its own for other nodes, or by
-// the Proxy's goroutine if there is no such rank.
+// process that is in an operation, when it waits or between two pieces of its own large data for other nodes, or by the
+// Proxy's goroutine if there is no such rank.
 //
-// A rank that waits receives what is small itself, if there is a core for each rank of its host: a goroutine of the
-// connection would take longer to wake. All else is received by that goroutine.
+// A waiting rank receives small data itself, if there is a core for each rank of its host: waking a goroutine of the
+// connection would take longer. That goroutine receives all other data.
 //
 // In an operation in which every rank sends to every other rank, such as an all-to-all, a receiver needs the data of
 // all ranks. Small data of such an operation is sent together, when the last rank of the node has submitted its part
@@ -50,18 +50,19 @@
 //
 // A receiver has a window for each stream, and tells the sender how much of it was taken (credit). So data that arrives
 // on a rail always finds room, and a rank that doesn't take its data blocks no other. Large data is read from the
-// socket into the memory where the rank wants it, if the rank has said so in time (see transport.Placer), all other
+// socket directly into its destination, if the rank has supplied that in time (see transport.Placer), and all other
 // data into a ring.
 //
 // # Tokens
 //
-// An operation that is sent by another rank has its owner as a [Token]: communicator, rank, process and a random
-// generation. It is checked when it enters the carrier's process, and when it arrives at the other node. An operation
-// whose token does not fit is refused and counted, and its data is dropped. No pointer ever leaves its process.
+// An operation that another rank sends carries the identity of its owner as a [Token]: communicator, rank, process and
+// a random generation. The token is checked when the operation enters the carrier's process, and when it arrives at the
+// other node. An operation with a wrong token is refused and counted, and its data is dropped. Pointers never leave
+// their process.
 //
 // # Losses
 //
-// All data that a rank had sent arrives before it is lost. A broken connection ends the streams that it carries, with
-// an error that names the rank at its other end. If a rank of the node dies, its carriers tell the peers of its
-// streams.
+// A rank is reported as lost only after all data that it sent has arrived. A broken connection ends the streams that it
+// carries, with an error that names the rank at its other end. If a rank of the node dies, its carriers tell the peers
+// of its streams.
 package proxy

@@ -17,10 +17,10 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
 )
 
-// Card is what the other ranks of a communicator need to know of a rank's proxy.
+// Card is what the other ranks of a communicator need to know about a rank's proxy.
 type Card struct {
 	Generation uint64
-	FD         int // of the segment, in the rank's process; -1 for none
+	FD         int // descriptor of the segment, in the rank's process; -1 for none
 	Token      [16]byte
 	UID        int // the user that can open the segment
 }
@@ -30,11 +30,11 @@ type Member struct {
 	Card
 	PID   int
 	Local bool      // it uses the same Proxy
-	Bell  *shm.Conn // the connection with a rank of another process of the node
+	Bell  *shm.Conn // the connection to a rank of another process of the node
 }
 
-// Endpoint is a rank of a communicator at its process's proxy: its connections, which other ranks of its node also use,
-// and its streams over its own connections and those of other ranks.
+// Endpoint is a rank of a communicator at its process's proxy. It has the rank's connections, which other ranks of its
+// node also use, and the rank's streams over its own connections and those of other ranks.
 type Endpoint struct {
 	p     *Proxy
 	token Token
@@ -44,7 +44,7 @@ type Endpoint struct {
 	mu      sync.Mutex
 	phase   phase
 	pending []*op        // operations of other ranks that arrived before Open
-	users   map[int]bool // ranks that it may have to send for, with itself
+	users   map[int]bool // ranks that it may have to send for, including itself
 	closed  bool
 	onShut  []func()
 
@@ -59,19 +59,19 @@ type Endpoint struct {
 	rails   map[int]*rail // by peer
 	conns   []*Conn       // by peer; nil for peers on the same node
 
-	// For the goroutine that drives the rank: the rails of this process with data that was not sent yet, and the
-	// carriers of other processes that were not rung yet.
+	// For the goroutine that drives the rank: the rails of this process with unsent data, and the carriers of other
+	// processes that were not rung yet.
 	unsent []*rail
 	unrung []unrung
 	polled []*tcp.Conn // the rails' connections
-	next   int         // of polled, the one that Poll looked at last
+	next   int         // index in polled of the last one that Poll looked at
 }
 
-// unrung is a carrier that was not rung for the last data that it was given.
+// unrung is a carrier that was given data and not rung since.
 type unrung struct {
 	c     *Conn // one of the streams that it carries
 	bytes int
-	large bool // of the data, a piece is not sent together with others
+	large bool // a piece of the data is too large to be sent together with others
 }
 
 type phase uint8
@@ -79,7 +79,7 @@ type phase uint8
 const (
 	prepared phase = iota
 	open
-	shut // it sends nothing any more
+	shut // it sends nothing more
 )
 
 // Prepare makes the Endpoint of a rank before it knows the others. It must be closed.
@@ -95,21 +95,22 @@ func (p *Proxy) Prepare(comm lifecycle.CommID) *Endpoint {
 	return e
 }
 
-// Card is the Endpoint's card.
+// Card returns the Endpoint's card.
 func (e *Endpoint) Card() Card {
 	c := e.p.card
 	c.Generation = e.token.Generation
 	return c
 }
 
-// The bounds of the bytes that a rank may send ahead of a receiver, and of a communicator's memory for them.
+// The bounds of the bytes that a rank may send ahead of a receiver, and of the memory for these per communicator.
 const (
 	minWindow    = 64 << 10
 	maxWindow    = 2 << 20
 	windowBudget = 64 << 20
 )
 
-// windowFor is the most bytes that a rank of a communicator of that size sends ahead of a receiver; a power of two.
+// windowFor returns the most bytes that a rank of a communicator of that size sends ahead of a receiver; a power of
+// two.
 func windowFor(ranks int) uint64 {
 	w := uint64(maxWindow)
 	for w > minWindow && w*uint64(ranks) > windowBudget {
@@ -170,7 +171,7 @@ func (e *Endpoint) Open(self int, routes Routes, members []Member, remote []int,
 	return nil
 }
 
-// Rails are the peers with which the rank needs a connection.
+// Rails returns the peers to which the rank needs a connection.
 func (e *Endpoint) Rails() (peers []int) {
 	for peer := range e.rails {
 		peers = append(peers, peer)
@@ -178,10 +179,10 @@ func (e *Endpoint) Rails() (peers []int) {
 	return peers
 }
 
-// Rail is the user of the connection with a peer.
+// Rail returns the user of the connection to a peer.
 func (e *Endpoint) Rail(peer int) tcp.User { return e.rails[peer] }
 
-// Attach hands over the connection with a peer.
+// Attach hands over the connection to a peer.
 func (e *Endpoint) Attach(peer int, c *tcp.Conn) {
 	r := e.rails[peer]
 	if e.p.segment != nil && e.routes.PXN && c.Splices() {
@@ -194,11 +195,11 @@ func (e *Endpoint) Attach(peer int, c *tcp.Conn) {
 	r.kick()
 }
 
-// pollAtMost is how many connections a Poll looks at: each costs a system call.
+// pollAtMost is how many connections one Poll looks at: each costs a system call.
 const pollAtMost = 4
 
-// Poll receives what has arrived for the rank, some connections at a time, and says whether that was anything. It is
-// for the goroutine that drives the rank, once all connections are attached.
+// Poll receives data that has arrived for the rank, from a few connections at a time, and reports whether there was
+// any. It is for the goroutine that drives the rank, once all connections are attached.
 func (e *Endpoint) Poll() (moved bool) {
 	for range min(len(e.polled), pollAtMost) {
 		e.next = (e.next + 1) % len(e.polled)
@@ -207,7 +208,7 @@ func (e *Endpoint) Poll() (moved bool) {
 	return moved
 }
 
-// Conn is the stream to and from a peer.
+// Conn returns the stream to and from a peer.
 func (e *Endpoint) Conn(peer int) *Conn { return e.conns[peer] }
 
 // submit queues an operation of this process, and sends as much as possible.
@@ -217,7 +218,7 @@ func (e *Endpoint) submit(o *op) {
 	}
 }
 
-// queue queues an operation of this process, and returns its rail, to be kicked.
+// queue queues an operation of this process, and returns its rail, which the caller must kick.
 func (e *Endpoint) queue(o *op) *rail {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -225,7 +226,7 @@ func (e *Endpoint) queue(o *op) *rail {
 }
 
 // Attend sends this rank's queued data together with that of other processes, and rings the processes that carry for
-// this rank. It tells whether other processes had submitted something. A rank that is in an operation calls it before
+// this rank. It reports whether other processes had submitted something. A rank that is in an operation calls it before
 // it waits, and when it leaves.
 func (e *Endpoint) Attend() (moved bool) {
 	moved = e.p.attend(e)
@@ -268,18 +269,18 @@ func (e *Endpoint) sendLate() {
 	}
 }
 
-// later has a rail kicked by the rank's next Attend.
+// later makes the rank's next Attend kick a rail.
 func (e *Endpoint) later(r *rail) {
 	if !slices.Contains(e.unsent, r) {
 		e.unsent = append(e.unsent, r)
 	}
 }
 
-// ringBytes is how much data a rank that is in an operation submits to a carrier before it rings it.
+// ringBytes is how much data a rank in an operation submits to a carrier before it rings the carrier.
 const ringBytes = 128 << 10
 
-// ringLater has the rank's next Attend ring the carrier of c for n more bytes. It returns false if the carrier has been
-// given so much since it was last rung that the caller must ring it now.
+// ringLater makes the rank's next Attend ring the carrier of c for n more bytes. It returns false if the carrier has
+// got so much since it was last rung that the caller must ring it now.
 func (e *Endpoint) ringLater(c *Conn, n int) bool {
 	i := slices.IndexFunc(e.unrung, func(u unrung) bool { return u.c.carrier == c.carrier })
 	if i < 0 {
@@ -295,7 +296,7 @@ func (e *Endpoint) ringLater(c *Conn, n int) bool {
 	return false
 }
 
-// accept queues an operation with its rail, and returns the rail, to be kicked. e.mu is held.
+// accept queues an operation on its rail, and returns the rail, which the caller must kick. e.mu is held.
 func (e *Endpoint) accept(o *op) *rail {
 	switch e.phase {
 	case prepared:
@@ -322,7 +323,7 @@ func (e *Endpoint) accept(o *op) *rail {
 	return r
 }
 
-// holds tells whether there is queued data for a rank.
+// holds reports whether there is queued data for a rank.
 func (e *Endpoint) holds(to int) bool {
 	e.mu.Lock()
 	r := e.rails[to]
@@ -333,7 +334,7 @@ func (e *Endpoint) holds(to int) bool {
 	return r.full.Load()
 }
 
-// check checks an operation where it enters the process: this rank must be the carrier.
+// check checks an operation when it enters the process: this rank must be the carrier.
 func (e *Endpoint) check(o *op) error {
 	from := o.token.Rank
 	if from < 0 || from >= len(e.members) || e.routes.Node[from] != e.routes.Node[e.self] {
@@ -355,13 +356,13 @@ func (e *Endpoint) check(o *op) error {
 	return nil
 }
 
-// of is the token of a rank.
+// of returns the token of a rank.
 func (e *Endpoint) of(rank int) Token {
 	m := &e.members[rank]
 	return Token{Comm: e.token.Comm, Rank: rank, PID: m.PID, Generation: m.Generation}
 }
 
-// admit checks a step where it enters the node: the peer must be the sender's carrier. It returns the step's stream.
+// admit checks a step when it enters the node: the peer must be the sender's carrier. It returns the step's stream.
 func (e *Endpoint) admit(peer int, h *header) (*Conn, error) {
 	if h.from < 0 || h.from >= len(e.conns) || e.conns[h.from] == nil || h.to != e.self {
 		return nil, fmt.Errorf("%w: rank %d sends from rank %d to rank %d", ErrToken, peer, h.from, h.to)
@@ -406,13 +407,13 @@ func (e *Endpoint) railLost(r *rail, err error) {
 		}
 	}
 	if e.routes.Carrier(r.peer, e.self) != r.peer && err != nil && lifecycle.CodeOf(err) != lifecycle.CodeRankDead {
-		e.conns[r.peer].lost(err) // nothing reaches it; its own carrier reports its death, behind its data
+		e.conns[r.peer].lost(err) // it can't be reached; its own carrier reports its death, after its data
 	}
 }
 
 var errClosed = errors.New("it has closed")
 
-// unreachable is the error of a stream whose carrier can't be reached from this process.
+// unreachable returns the error of a stream whose carrier can't be reached from this process.
 func (e *Endpoint) unreachable(c *Conn, why error) error {
 	return &lifecycle.PeerError{
 		Code: lifecycle.CodeUnreachable, Rank: c.carrier, Self: e.self, Comm: e.token.Comm, Err: why,
@@ -420,7 +421,7 @@ func (e *Endpoint) unreachable(c *Conn, why error) error {
 	}
 }
 
-// carrierLost is the error of a stream whose carrier is lost. why is nil if it closed the connection.
+// carrierLost returns the error of a stream whose carrier is lost. why is nil if it closed the connection.
 func (e *Endpoint) carrierLost(carrier int, carried string, why error) error {
 	lost := &lifecycle.PeerError{
 		Code: lifecycle.CodeUnreachable, Rank: carrier, Self: e.self, Comm: e.token.Comm,
@@ -452,7 +453,7 @@ func (e *Endpoint) LocalRankDied(rank int, err error) {
 	e.p.noteDead(e, rank)
 }
 
-// OnShut calls f when no rank needs the Endpoint any more, for instance to stop watching for LocalRankDied.
+// OnShut makes the Endpoint call f when no rank needs it any more, for instance to stop watching for LocalRankDied.
 func (e *Endpoint) OnShut(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -463,10 +464,11 @@ func (e *Endpoint) OnShut(f func()) {
 	}
 }
 
-// OnRefused calls f for each operation that is refused because its token does not fit. f must not call the Endpoint.
+// OnRefused makes the Endpoint call f for each operation that it refuses because of its token. f must not call the
+// Endpoint.
 func (e *Endpoint) OnRefused(f func(error)) { e.refused.Store(&f) }
 
-// announceDeath tells the peers of a dead rank that it is dead, behind all its data.
+// announceDeath tells the peers of a dead rank that it is dead, after all its data.
 func (e *Endpoint) announceDeath(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -506,11 +508,11 @@ func (e *Endpoint) shut() {
 	e.p.forget(e, true)
 }
 
-// lentTime is how long Close waits for lent memory, at most: errors are told within two seconds. A peer that is stopped
-// for longer gets what is in the memory then.
+// lentTime is the longest that Close waits for lent memory: errors must be reported within two seconds. A peer that is
+// stopped for longer gets what is in the memory by then.
 const lentTime = 500 * time.Millisecond
 
-// awaitLent waits until the kernel no longer reads the memory of callers, as what is in it has arrived.
+// awaitLent waits until the kernel no longer reads the memory of callers, as the lent data has arrived.
 func (e *Endpoint) awaitLent() {
 	late := time.NewTimer(lentTime)
 	defer late.Stop()
@@ -526,8 +528,8 @@ func (e *Endpoint) awaitLent() {
 }
 
 // Close releases what the rank holds. Its streams must be closed. The rails stay as long as other ranks of the node
-// need them. It waits until callers may modify the memory of which TrySend was given, which takes microseconds, or
-// lentTime if the peer takes nothing.
+// need them. Close waits until callers may modify the memory passed to TrySend, which takes microseconds, or lentTime
+// if the peer takes nothing.
 func (e *Endpoint) Close() {
 	e.mu.Lock()
 	if e.closed {

@@ -6,12 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The last slots of a segment have a pipe each, of the segment's owner. It empties a pipe before it frees the slot.
+// Each of the last slots of a segment has a pipe of the segment's owner. The owner empties a pipe before it frees the
+// slot.
 const (
 	pipedSlots = 8
 	firstPiped = sharedSlots - pipedSlots
 
-	// pipedBytes is the least data that goes through a pipe, and lentBytes the least that is not copied into it.
+	// pipedBytes is the least data that goes through a pipe, and lentBytes the least that is lent to it rather than
+	// copied.
 	pipedBytes = 16 << 10
 	lentBytes  = 128 << 10
 )
@@ -28,7 +30,7 @@ func (p *Proxy) openPipes() {
 			return
 		}
 		pipe, addr, err := makeStepPipe()
-		if err != nil { // the user has too many files or pipes: the other slots have memory alone
+		if err != nil { // the user has too many files or pipes: the other slots only have memory
 			return
 		}
 		p.pipes[i].Store(pipe)
@@ -36,7 +38,7 @@ func (p *Proxy) openPipes() {
 	}
 }
 
-// pipe is the pipe of a slot, nil for none.
+// pipe returns the pipe of a slot, nil for none.
 func (p *Proxy) pipe(slot int) *os.File {
 	if slot < firstPiped {
 		return nil
@@ -44,8 +46,8 @@ func (p *Proxy) pipe(slot int) *os.File {
 	return p.pipes[slot-firstPiped].Load()
 }
 
-// writePipe claims a slot with a pipe for c, and lends p to the pipe or writes it there, as much as is sent in one
-// step, or into the slot's memory, if the pipe can't be opened. It returns how much that is, and slot -1 if there is no
+// writePipe claims a slot with a pipe for c, and lends p to the pipe or writes it there, up to one step, or copies it
+// into the slot's memory if the pipe can't be opened. It returns how many bytes that is, and slot -1 if there is no
 // such slot.
 func (m *neighbour) writePipe(c *Conn, p []byte) (slot, n int, piped, lent bool) {
 	if len(p) < pipedBytes || m.segment.pipes[0].Load() == 0 {
@@ -71,7 +73,7 @@ func (m *neighbour) writePipe(c *Conn, p []byte) (slot, n int, piped, lent bool)
 	return slot, copy(m.segment.bytes(slot), p), false, false
 }
 
-// writeEnd is the descriptor of a pipe of m's, for writing; -1 if it can't be opened.
+// writeEnd returns the descriptor of a pipe of m for writing; -1 if it can't be opened.
 func (m *neighbour) writeEnd(i int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makePipe makes a pipe, and returns where other processes find it: the descriptor, and the number. They open the
-// end that this process reads from.
+// makePipe makes a pipe, and returns the address at which other processes find it: the descriptor and the pipe's
+// number. They open the end that this process reads from.
 func makePipe() (read, write *os.File, addr uint64, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -24,7 +24,7 @@ func makePipe() (read, write *os.File, addr uint64, err error) {
 	return read, write, uint64(ends[0])<<32 | number, nil
 }
 
-// makeStepPipe makes a pipe that has room for a step. This process writes nothing to it.
+// makeStepPipe makes a pipe with room for a step. This process doesn't write to it.
 func makeStepPipe() (*os.File, uint64, error) {
 	read, write, addr, err := makePipe()
 	if err != nil {
@@ -38,18 +38,18 @@ func makeStepPipe() (*os.File, uint64, error) {
 	return read, addr, nil
 }
 
-// pipeNumber is what tells a pipe from all others.
+// pipeNumber returns the number that identifies a pipe.
 func pipeNumber(fd int) (uint64, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
 	return uint64(uint32(st.Ino)), err
 }
 
-// openPipe opens a pipe of another process for writing, which never waits. It is open for reading, too: so nobody gets
-// a signal for writing when that process has ended.
+// openPipe opens a pipe of another process for non-blocking writes. It is opened for reading, too, so that writing
+// raises no signal after that process has ended.
 func openPipe(pid int, addr uint64) (int, error) {
 	path := fmt.Sprintf("/proc/%d/fd/%d", pid, addr>>32)
-	// Look before opening: to open a device would have effects.
+	// Check before opening: opening a device would have side effects.
 	if target, err := os.Readlink(path); err != nil {
 		return -1, err
 	} else if !strings.HasPrefix(target, "pipe:") {
@@ -66,7 +66,7 @@ func openPipe(pid int, addr uint64) (int, error) {
 	return fd, nil
 }
 
-// lend puts the pages in which p is into a pipe, and returns how many bytes fit; 0 or less if the kernel won't.
+// lend puts the pages that hold p into a pipe, and returns how many bytes fit; 0 or less if the kernel refuses.
 func lend(fd int, p []byte) int {
 	part := unix.Iovec{Base: &p[0]}
 	part.SetLen(len(p))
@@ -74,7 +74,7 @@ func lend(fd int, p []byte) int {
 	return n
 }
 
-// readPipe reads what is in a pipe, as far as b has room.
+// readPipe reads the contents of a pipe, as far as b has room.
 func readPipe(f *os.File, b []byte) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -91,7 +91,7 @@ func readPipe(f *os.File, b []byte) {
 	})
 }
 
-// buffered is how much is in a pipe.
+// buffered returns how many bytes are in a pipe.
 func buffered(f *os.File) (n int) {
 	if raw, err := f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })

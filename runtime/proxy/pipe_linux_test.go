@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/door"
 )
 
-// pattern is data of which no two parts near each other are alike.
+// pattern makes data in which nearby parts differ.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -23,7 +23,7 @@ func pattern(n int) []byte {
 	return b
 }
 
-// unused checks that no slot of a carrier is in use, and nothing in its pipes.
+// unused checks that no slot of a carrier is in use, and that its pipes are empty.
 func unused(t *testing.T, p *Proxy) {
 	t.Helper()
 	if n := p.Stats().Shared; n != 0 {
@@ -36,7 +36,7 @@ func unused(t *testing.T, p *Proxy) {
 	}
 }
 
-// submit has rank 0 lend data for rank 3, for which it has room.
+// submit makes rank 0 lend data to rank 3; there must be room.
 func (c *cluster) submit(data []byte) {
 	c.t.Helper()
 	conn := c.endpoints[0].Conn(3)
@@ -47,7 +47,7 @@ func (c *cluster) submit(data []byte) {
 	}
 }
 
-// send has rank 0 send data to rank 3, until the memory can be used again.
+// send makes rank 0 send data to rank 3, until the memory may be reused.
 func (c *cluster) send(data []byte) {
 	sent := 0
 	c.await(0, func() bool {
@@ -59,7 +59,7 @@ func (c *cluster) send(data []byte) {
 	})
 }
 
-// sendThrough has rank 0 send to rank 3, for which rank 1 carries, and checks that all arrives.
+// sendThrough makes rank 0 send to rank 3, with rank 1 as the carrier, and checks that all data arrives.
 func (c *cluster) sendThrough(data []byte) {
 	c.t.Helper()
 	var all sync.WaitGroup
@@ -72,7 +72,7 @@ func (c *cluster) sendThrough(data []byte) {
 	all.Wait()
 }
 
-// Large data goes through pipes, and the rest through memory; what is between them stays in order.
+// Large data goes through pipes, and the rest through memory; data that uses both stays in order.
 func TestPipes(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	c.connect()
@@ -86,8 +86,8 @@ func TestPipes(t *testing.T) {
 	unused(t, c.proxies[1])
 }
 
-// Whatever a sender leaves in a pipe that is not sent, nothing of it is left for the next one: if it died before it had
-// submitted it, and if it submitted what is not so, which is refused.
+// Unsent data that a sender leaves in a pipe never reaches the next user of the pipe: if the sender died before it had
+// submitted the data, and if the carrier refused the submission because it was false.
 func TestPipeIsEmptied(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	c.connect()
@@ -131,7 +131,7 @@ func TestPipeIsEmptied(t *testing.T) {
 		forge(&p.segment.slots[i])
 		p.segment.submit(i)
 		want := refused + 1
-		if name == "of an old carrier" { // nobody is there to be told
+		if name == "of an old carrier" { // no endpoint is there to be told
 			want = refused
 		}
 		if p.attend(nil); refused != want {
@@ -143,7 +143,7 @@ func TestPipeIsEmptied(t *testing.T) {
 	c.sendThrough(pattern(maxWindow))
 }
 
-// A connection that breaks when some of a pipe has gone out: the rest is dropped, and so is what waits behind it.
+// If a connection breaks after a part of a pipe was sent, the rest is dropped, and so is everything queued behind it.
 func TestPipeOfLostRail(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	p, r := c.proxies[1], c.endpoints[1].rails[3]
@@ -159,11 +159,11 @@ func TestPipeOfLostRail(t *testing.T) {
 	}
 	r.drop()
 	unused(t, p)
-	c.endpoints[0].Conn(3).lent = 0 // none of it is in the kernel any more
+	c.endpoints[0].Conn(3).lent = 0 // the kernel no longer has any of it
 }
 
-// A process of the node reads from a pipe, between its check and the sending: the receiver gets zeros, and the rail
-// carries on. One that is sealed has what is in pipes read back.
+// A process of the node reads from a pipe between the carrier's check and the sending: the receiver gets zeros, and the
+// rail continues. A sealed connection reads the contents of pipes back into memory.
 func TestPipeThatIsReadFrom(t *testing.T) {
 	for wire, splices := range map[door.Wire]bool{door.Plain: true, door.Encrypt: false} {
 		c := newCluster(t, 0, 0, 1, 1)
@@ -188,7 +188,7 @@ func TestPipeThatIsReadFrom(t *testing.T) {
 		if got := c.take(3, 0, len(data)); !bytes.Equal(got, want) {
 			t.Errorf("wire %v: what arrived is not the rest, zeros and the next step", wire)
 		}
-		c.send(data) // it has arrived
+		c.send(data) // the data has arrived
 		c.sendThrough(pattern(3*maxWindow + pipedBytes/2))
 		for p.Stats().Shared > 0 { // soon
 			runtime.Gosched()
@@ -197,7 +197,7 @@ func TestPipeThatIsReadFrom(t *testing.T) {
 	}
 }
 
-// What is lent is the sender's again once it has arrived, and not before: for TrySend, and for Close.
+// The sender gets lent memory back once the data has arrived, and not before: from TrySend, and from Close.
 func TestLent(t *testing.T) {
 	for name, take := range map[string]func(*cluster, []byte){
 		"TrySend": func(c *cluster, data []byte) { c.send(data) },
@@ -228,7 +228,7 @@ func TestLent(t *testing.T) {
 	}
 }
 
-// A receiver that says that more has arrived than was lent frees no more than that.
+// A receiver that reports more arrived data than was lent frees no more than was lent.
 func TestLentReturnedTooOften(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	c.connect()
@@ -240,10 +240,9 @@ func TestLentReturnedTooOften(t *testing.T) {
 	}
 }
 
-// A process opens no other file for a pipe than the one that it is told of, and may write to the pipe of a process that
-// has ended.
+// A process only opens the pipe that it was told of, and may write to the pipe of a process that has ended.
 func TestOpenPipe(t *testing.T) {
-	f, end, err := os.Pipe() // makeStepPipe's is larger, of which a user has few
+	f, end, err := os.Pipe() // makeStepPipe's pipes are larger, and a user has few of these
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// errNoPipe is the answer where no kernel sends what is in a pipe without copying it.
+// errNoPipe is the error where the kernel can't send from a pipe without copying.
 var errNoPipe = errors.New("pipes between processes need Linux")
 
 func makePipe() (read, write *os.File, addr uint64, err error) { return nil, nil, 0, errNoPipe }

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/door"
 )
 
-// Messages are as they were sent whether the receiver places all of them, a part, or nothing, and whatever has arrived
+// Messages arrive unchanged whether the receiver places all of them, a part, or nothing, and however much has arrived
 // by then.
 func TestPlace(t *testing.T) {
 	for _, wire := range []door.Wire{door.Plain, door.Encrypt} {
@@ -30,7 +30,7 @@ func place(t *testing.T, wire door.Wire) {
 	placed := 0
 	for at := 0; at < len(got); {
 		end := min(at+8*(1+random.IntN(maxWindow/2)), len(got))
-		placeAt := at // nothing is placed in every third message
+		placeAt := at // a third of the messages is not placed
 		if way := random.IntN(3); way == 0 {
 			placeAt = end
 		} else if way == 1 {
@@ -69,7 +69,7 @@ func place(t *testing.T, wire door.Wire) {
 	}
 }
 
-// Memory that the receiver has taken back is not written any more.
+// Memory that the receiver has taken back is no longer written.
 func TestPlacedIsTakenBack(t *testing.T) {
 	c := newCluster(t, 0, 1)
 	c.connect()
@@ -97,7 +97,7 @@ func TestPlacedIsTakenBack(t *testing.T) {
 	}
 }
 
-// A word that has arrived in part stays in one piece.
+// A word of which only a part has arrived is not split.
 func TestPlaceWithinAWord(t *testing.T) {
 	c := newCluster(t, 0, 1)
 	conn := c.endpoints[1].Conn(0)

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// ownOps is how many operations of its own ranks a process has in its own memory; further ones are in its segment.
+// ownOps is the number of operations in a process's own pool; further ones for its own ranks use its segment.
 const ownOps = 1024
 
-// inlineBytes is the most data that is copied into an operation of the process's own pool. Larger data is sent from its
+// inlineBytes is the most data that is copied into an operation of the process's own pool. Larger data is sent from the
 // owner's memory.
 const inlineBytes = 1024
 
@@ -17,23 +17,23 @@ type op struct {
 	kind   kind
 	token  Token
 	to     int
-	credit uint64 // as header has it
-	back   uint32 // header.arrived
-	round  uint64 // of Waiter.Together, 0 if it is of no round
+	credit uint64 // see header.credit
+	back   uint32 // see header.arrived
+	round  uint64 // number of the round, see Waiter.Together; 0 for none
 	data   []byte
-	sent   int // bytes whose step has begun; for the rail
+	sent   int // bytes whose step has begun; used by the rail
 
-	// stream is the sender's stream if data is the memory of a rank of this process: it gives the operation back when
-	// done shows that all data was sent.
+	// stream is the sender's stream if data is the memory of a rank of this process. The stream returns the operation
+	// to the pool when done shows that all data was sent.
 	stream *Conn
 	done   atomic.Int64
 
-	slot  int         // of the segment, -1 for none
+	slot  int         // slot of the segment, -1 for none
 	piped bool        // the data is in the slot's pipe
-	owner owner       // of the slot
+	owner owner       // owner of the slot
 	busy  atomic.Bool // the slot was submitted
 
-	events events // of the profiler of the rail's rank
+	events events // event ids, from the profiler of the rail's rank
 	pooled bool
 	next   *op
 	inline [inlineBytes]byte
@@ -42,7 +42,7 @@ type op struct {
 // pool holds the operations of a process.
 type pool struct {
 	mu   sync.Mutex
-	ops  []op // made with the first get
+	ops  []op // made by the first get
 	free *op
 	used int
 }

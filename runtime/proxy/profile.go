@@ -8,9 +8,9 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
-// Profile sets the profiler's communicator: its plug-ins get the events of the data that the Endpoint's rails send, for
-// its own rank and for others, of data that arrives for its rank, and of its rank's waits before it can send. The owner
-// of an operation is data of its events.
+// Profile sets the profiler's communicator. Its plug-ins get the events of the data that the Endpoint's rails send, for
+// its own rank and for others, of data that arrives for its rank, and of its rank's waits before it can send. The
+// events contain the owner of the operation.
 func (e *Endpoint) Profile(c *profiler.Comm) {
 	c.Bind(e.token.Generation)
 	e.profile.Store(c)
@@ -21,7 +21,8 @@ type events struct{ op, step profiler.ID }
 
 const profiled = profiler.ProxyOp | profiler.ProxyStep
 
-// profileStart starts the event of an operation that waits for its turn on a rail. Operations without data have none.
+// profileStart starts the event of an operation that waits for its turn on a rail. Operations without data have no
+// events.
 func (e *Endpoint) profileStart(o *op) {
 	c := e.profile.Load()
 	if !o.kind.isData() || !c.Wants(profiled) {
@@ -33,7 +34,7 @@ func (e *Endpoint) profileStart(o *op) {
 	}, 0)
 }
 
-// profileStep starts the event of the next step of an operation, of n bytes.
+// profileStep starts the event of an operation's next step, of n bytes.
 func (e *Endpoint) profileStep(o *op, n int) {
 	if o.events.op == 0 {
 		return
@@ -114,7 +115,7 @@ func (c *Conn) profileArrival(n int) profiler.ID {
 	return ev.step
 }
 
-// profileTaken stops the events of the steps that end up to there.
+// profileTaken stops the events of the steps that end at or before upTo.
 func (c *Conn) profileTaken(upTo uint64, code lifecycle.Code) {
 	a := &c.arrivals
 	a.mu.Lock()
@@ -127,7 +128,7 @@ func (c *Conn) profileTaken(upTo uint64, code lifecycle.Code) {
 	a.some.Store(len(a.list) > 0)
 }
 
-// ownerFor is the owner of a token, for plug-ins.
+// ownerFor returns the owner of a token, for plug-ins.
 func ownerFor(c *profiler.Comm, t Token) profiler.Owner {
 	return profiler.Owner{Comm: c.Owner().Comm, Rank: t.Rank, PID: t.PID, Generation: t.Generation}
 }

@@ -19,8 +19,8 @@ type Proxy struct {
 
 	pool    pool
 	segment *segment                            // nil if there is no shared memory
-	shared  []op                                // by slot of the segment, for submitted slots
-	pipes   [pipedSlots]atomic.Pointer[os.File] // they stay open as long as a rail has data in them, as memory does
+	shared  []op                                // submitted slots, by slot of the segment
+	pipes   [pipedSlots]atomic.Pointer[os.File] // open as long as a rail has data in them, as the memory is
 
 	streams atomic.Uint32 // counts the streams that were opened
 	steps   atomic.Uint64
@@ -28,19 +28,19 @@ type Proxy struct {
 	refused atomic.Uint64
 	logged  atomic.Bool // a refusal was logged
 
-	taking  sync.Mutex // held while submitted operations are taken, so that they stay in order
+	taking  sync.Mutex // held while submitted operations are taken, to keep their order
 	taken   []int
 	touched []*rail
 
 	mu         sync.Mutex
-	endpoints  map[uint64]*Endpoint    // by generation, without those that are shut
+	endpoints  map[uint64]*Endpoint    // by generation, without shut ones
 	neighbours map[[16]byte]*neighbour // by the segment's token
-	waiting    []waiting               // for an operation
+	waiting    []waiting               // streams that wait for an operation
 	numWaiting atomic.Int32            // the length of waiting
 	postponed  []postponedOp
 	dead       []deadRank
 	served     []*Endpoint // scratch of serve
-	opened     int         // endpoints that are open
+	opened     int         // number of open endpoints
 	running    bool
 	changed    chan struct{} // closed when an endpoint is shut
 	work       sync.WaitGroup
@@ -49,11 +49,11 @@ type Proxy struct {
 // waiting is a stream that waits for an operation of this process or of a neighbour.
 type waiting struct {
 	c         *Conn
-	neighbour *neighbour // nil: of this process
+	neighbour *neighbour // nil: an operation of this process
 	seen      uint32
 }
 
-// postponedOp is an operation without data for which there was no room.
+// postponedOp is an operation without data that could not be sent for lack of room.
 type postponedOp struct {
 	c    *Conn
 	kind kind
@@ -65,7 +65,7 @@ type deadRank struct {
 	rank int
 }
 
-// New makes the Proxy of a process. shares tells whether other processes of this node may use it.
+// New makes the Proxy of a process. shares says whether other processes of this node may use it.
 func New(log *slog.Logger, shares bool) *Proxy {
 	p := &Proxy{
 		log: log, pid: os.Getpid(), card: Card{FD: -1, UID: os.Geteuid()},
@@ -80,13 +80,13 @@ func New(log *slog.Logger, shares bool) *Proxy {
 	return p
 }
 
-// Stats count a Proxy's operations.
+// Stats counts a Proxy's operations.
 type Stats struct {
 	Own, Shared int    // operations in use: in the process's pool, and in the memory that the node's ranks share
 	Waiting     int    // streams that wait for a free operation
-	Steps       uint64 // that were sent
-	Waits       uint64 // times that a rank found no operation free
-	Refused     uint64 // operations whose token does not fit
+	Steps       uint64 // steps that were sent
+	Waits       uint64 // how often a rank found no free operation
+	Refused     uint64 // operations whose token did not match
 }
 
 // Stats returns the current counts.
@@ -111,7 +111,7 @@ func (p *Proxy) endpoint(generation uint64) *Endpoint {
 	return p.endpoints[generation]
 }
 
-// forget removes an endpoint, whose lock is held.
+// forget removes an endpoint. The endpoint's lock is held.
 func (p *Proxy) forget(e *Endpoint, opened bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,8 +160,9 @@ func (p *Proxy) run() {
 	}
 }
 
-// attend sends the operations that other processes have submitted, and tells whether there were any. A waiting rank of
-// this process does it, too, as other ranks of its node wake it with their data anyway; by is that rank's, or nil.
+// attend sends the operations that other processes have submitted, and reports whether there were any. A waiting rank
+// of this process calls it, too, as other ranks of its node wake it with their data anyway. by is that rank's Endpoint,
+// or nil.
 func (p *Proxy) attend(by *Endpoint) (moved bool) {
 	if p.segment.submitted.Load() == 0 {
 		return false
@@ -194,7 +195,7 @@ func (p *Proxy) take(by *Endpoint) (moved bool) {
 // accept takes an operation from a slot of the segment.
 func (p *Proxy) accept(i int) *rail {
 	s, o := &p.segment.slots[i], &p.shared[i]
-	if o.busy.Swap(true) { // it is being sent, and another process has submitted it again
+	if o.busy.Swap(true) { // it is being sent, and a process has submitted it again
 		p.refused.Add(1)
 		return nil
 	}
@@ -211,7 +212,7 @@ func (p *Proxy) accept(i int) *rail {
 		o.data = p.segment.bytes(i)[:min(read.size, slotBytes)]
 	}
 	e := p.endpoint(read.to)
-	if e == nil { // it was closed
+	if e == nil { // the endpoint was closed
 		p.complete(o, len(o.data))
 		return nil
 	}
@@ -249,7 +250,7 @@ func (p *Proxy) serve() (moved bool) {
 	return moved || len(dead) > 0
 }
 
-// settleDead takes the last operations of a dead rank, announces its death behind them, and frees the slots of its
+// settleDead takes the last operations of a dead rank, announces its death after them, and frees the slots of its
 // process.
 func (p *Proxy) settleDead(d deadRank) {
 	p.taking.Lock()
@@ -259,7 +260,7 @@ func (p *Proxy) settleDead(d deadRank) {
 	p.reclaim(d.e.members[d.rank].PID)
 }
 
-// reclaim frees the slots of a dead process, unless they are being sent. None of its operations is still submitted.
+// reclaim frees the slots of a dead process, except those being sent. None of its operations is still submitted.
 func (p *Proxy) reclaim(pid int) {
 	for i := range p.segment.claims {
 		o, own := p.segment.owner(i), ownerOf(p.pid, 0)
@@ -270,7 +271,7 @@ func (p *Proxy) reclaim(pid int) {
 	}
 }
 
-// noteDead has the loop announce a dead rank, behind all its operations.
+// noteDead makes the loop announce a dead rank, after all its operations.
 func (p *Proxy) noteDead(e *Endpoint, rank int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +279,7 @@ func (p *Proxy) noteDead(e *Endpoint, rank int) {
 	p.ring()
 }
 
-// postpone has an operation without data sent when there is room.
+// postpone queues an operation without data, to be sent when there is room.
 func (p *Proxy) postpone(c *Conn, k kind, data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,14 +287,14 @@ func (p *Proxy) postpone(c *Conn, k kind, data []byte) {
 	p.ring()
 }
 
-// hasPostponed tells whether an operation of c is postponed.
+// hasPostponed reports whether an operation of c is postponed.
 func (p *Proxy) hasPostponed(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.postponed, func(d postponedOp) bool { return d.c == c })
 }
 
-// get returns an operation of the process's own pool or, when that is exhausted, in a slot of its segment. If none is
+// get returns an operation of the process's own pool or, if that is exhausted, in a slot of its segment. If none is
 // free, it returns nil, and c waits for one.
 func (p *Proxy) get(c *Conn) *op {
 	o := p.tryGet()
@@ -325,7 +326,7 @@ func (p *Proxy) tryGet() *op {
 // complete ends an operation whose last n bytes were sent.
 func (p *Proxy) complete(o *op, n int) {
 	if c := o.stream; c != nil {
-		o.done.Add(int64(n)) // afterwards it belongs to the stream
+		o.done.Add(int64(n)) // from here on it belongs to the stream
 		c.e.waiter.Ring()
 		return
 	}
@@ -340,7 +341,7 @@ func (p *Proxy) complete(o *op, n int) {
 	p.released()
 }
 
-// drain empties the pipe of a slot, if it has one: what is in it was not sent.
+// drain empties the pipe of a slot, if it has one: its contents were not sent.
 func (p *Proxy) drain(slot int) {
 	if pipe := p.pipe(slot); pipe != nil && buffered(pipe) > 0 {
 		readPipe(pipe, make([]byte, 2*stepBytes)) // more than it has room for
@@ -382,7 +383,7 @@ func (p *Proxy) released() {
 	p.wakeWaiting(func(w waiting) bool { return w.neighbour == nil })
 }
 
-// wakeWaiting wakes the waiting streams for which an operation may be free, and tells whether there were any. p.mu is
+// wakeWaiting wakes the waiting streams for which an operation may be free, and reports whether there were any. p.mu is
 // held.
 func (p *Proxy) wakeWaiting(free func(waiting) bool) (woken bool) {
 	before := len(p.waiting)
@@ -397,7 +398,7 @@ func (p *Proxy) wakeWaiting(free func(waiting) bool) (woken bool) {
 	return len(p.waiting) < before
 }
 
-// refuse counts an operation whose token does not fit, tells the endpoint's rank, and logs the first one.
+// refuse counts an operation whose token does not match, tells the endpoint's rank, and logs the first one.
 func (p *Proxy) refuse(e *Endpoint, err error) {
 	p.refused.Add(1)
 	if f := e.refused.Load(); f != nil {
@@ -408,8 +409,8 @@ func (p *Proxy) refuse(e *Endpoint, err error) {
 	}
 }
 
-// Close ends the proxy. Its endpoints must be closed; it waits for a while for other ranks of the node that still need
-// their rails.
+// Close ends the proxy. Its endpoints must be closed. It waits up to patience for other ranks of the node that still
+// need their rails.
 func (p *Proxy) Close(patience time.Duration) {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -454,7 +455,7 @@ type neighbour struct {
 	segment *segment
 
 	mu        sync.Mutex
-	writeEnds [pipedSlots]int // of the pipes that were used: descriptors, -1 for one that can't be opened
+	writeEnds [pipedSlots]int // descriptors of the pipes used so far, -1 for one that can't be opened
 }
 
 // neighbour returns the process of a rank.
@@ -473,7 +474,7 @@ func (p *Proxy) neighbour(m *Member) (*neighbour, error) {
 	return made, nil
 }
 
-// claim takes a slot for c. If none is free, and waits is set, c waits for one.
+// claim takes a slot for c. If none is free and waits is set, c waits for one.
 func (m *neighbour) claim(c *Conn, waits bool) int {
 	own := ownerOf(m.p.pid, c.number)
 	if i := m.segment.claim(own, 0); i >= 0 || !waits {
@@ -481,14 +482,14 @@ func (m *neighbour) claim(c *Conn, waits bool) int {
 	}
 	seen := m.segment.freed.Load()
 	m.segment.wanted.Store(1)
-	if i := m.segment.claim(own, 0); i >= 0 { // one may have been freed before it was wanted
+	if i := m.segment.claim(own, 0); i >= 0 { // one may have been freed before wanted was set
 		return i
 	}
 	m.p.addWaiting(c, m, seen)
 	return -1
 }
 
-// holds tells whether a submitted operation of c was not sent yet.
+// holds reports whether a submitted operation of c was not sent yet.
 func (m *neighbour) holds(c *Conn) bool {
 	own := ownerOf(m.p.pid, c.number)
 	for i := range m.segment.claims {
@@ -499,7 +500,7 @@ func (m *neighbour) holds(c *Conn) bool {
 	return false
 }
 
-// submit submits the operation in a slot. Its process must be rung to send it.
+// submit submits the operation in a slot. The slot's process must be rung to send it.
 func (m *neighbour) submit(i int, c *Conn, k kind, round uint64, n int, piped bool) {
 	s := &m.segment.slots[i]
 	*s = slot{

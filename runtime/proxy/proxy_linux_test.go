@@ -22,11 +22,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// The conformance suite of package fabric runs over streams, with PXN and without. Here is what is particular to them.
+// The conformance suite of package fabric runs over streams, with PXN and without. These tests cover what is particular
+// to them.
 
 var secret = []byte("a secret of 16 bytes or more")
 
-// cluster is a communicator whose ranks are processes of their own as far as their proxies can tell.
+// cluster is a communicator whose ranks look to their proxies like separate processes.
 type cluster struct {
 	t         testing.TB
 	wire      door.Wire
@@ -37,10 +38,10 @@ type cluster struct {
 	listeners []*tcp.Listener
 }
 
-// newCluster makes a communicator whose ranks are on these nodes. Its rails are not connected.
+// newCluster makes a communicator whose ranks are on the given nodes. Its rails are not connected.
 func newCluster(t testing.TB, nodes ...int) *cluster {
 	t.Helper()
-	runtime.GC() // closes the pipes of earlier ones: a user has room for those of a few
+	runtime.GC() // closes the pipes of earlier clusters: a user has room for those of a few
 	c := &cluster{t: t}
 	var ranks [][]int
 	var members []Member
@@ -126,7 +127,7 @@ func (c *cluster) close() {
 	}
 }
 
-// await waits on a rank's Waiter until done.
+// await waits on a rank's Waiter until done returns true.
 func (c *cluster) await(rank int, done func() bool) {
 	c.t.Helper()
 	ctx, stop := context.WithTimeout(c.t.Context(), 20*time.Second)
@@ -162,13 +163,13 @@ func (c *cluster) take(rank, from, n int) []byte {
 	return got
 }
 
-// More operations than the pools hold, while the network takes none: the sender is told that it waits for the pool, and
-// nothing is lost. The rank whose proxy it uses, too.
+// There are more operations than the pools hold, while the network takes none: the sender reports that it waits for the
+// pool, and nothing is lost. The same holds for the rank whose proxy it uses.
 func TestPoolIsExhausted(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	const from, carrier, to = 0, 1, 3
 	var sent [2][]byte
-	for i, rank := range []int{carrier, from} { // the carrier takes its own pool first
+	for i, rank := range []int{carrier, from} { // the carrier exhausts its own pool first
 		conn := c.endpoints[rank].Conn(to)
 		for {
 			p := []byte{byte(len(sent[i])), byte(rank), byte(len(sent[i]) >> 8), 4, 5, 6, 7, 8}
@@ -214,7 +215,7 @@ func TestPoolIsExhausted(t *testing.T) {
 	}
 }
 
-// A rank whose operations another one's proxy has not sent, waits for the network.
+// A rank waits for the network if another rank's proxy has not sent its operations.
 func TestWaitsForTheNetwork(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	for _, from := range []int{0, 1} {
@@ -240,7 +241,7 @@ func TestWaitsForTheNetwork(t *testing.T) {
 	}
 }
 
-// A receiver that takes nothing holds up its sender alone, once the window is full.
+// A receiver that takes nothing only blocks its sender, once the window is full.
 func TestWindow(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	c.connect()
@@ -257,7 +258,7 @@ func TestWindow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sent += n; n == 0 { // what is lent comes back as it arrives
+			if sent += n; n == 0 { // lent memory comes back as the data arrives
 				return conn.Waits() == tape.PhaseCredit && conn.lent == 0
 			}
 		}
@@ -288,11 +289,11 @@ func TestWindow(t *testing.T) {
 	all.Wait()
 }
 
-// A rank that is in an operation rings a carrier once for the data that it submits before it waits, however many pieces
-// that is, and in between for each ringBytes.
+// A rank in an operation rings a carrier once for the data that it submits before it waits, in however many pieces, and
+// additionally after each ringBytes.
 func TestRingsOnce(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1, 2, 2)
-	w, e := c.waiters[0], c.endpoints[0] // rank 1 carries what is for ranks 3 and 5
+	w, e := c.waiters[0], c.endpoints[0] // rank 1 carries data for ranks 3 and 5
 	w.Attend(new(atomic.Uint32), e.Attend)
 	w.Enter()
 	defer w.Leave()
@@ -312,7 +313,7 @@ func TestRingsOnce(t *testing.T) {
 	if e.Attend(); len(e.unrung) != 0 {
 		t.Error("the carrier was not rung")
 	}
-	for i := range 4 { // small pieces stay small, however many they are
+	for i := range 4 { // pieces count as small, however many they are
 		if n, err := e.Conn(3 + i%2*2).TrySend(make([]byte, packBytes)); n != packBytes || err != nil {
 			t.Fatal(n, err)
 		}
@@ -322,7 +323,7 @@ func TestRingsOnce(t *testing.T) {
 	}
 }
 
-// TestNeverConnected: ranks that give up before they are connected leave no operation in use.
+// TestNeverConnected checks that ranks that give up before they are connected leave no operation in use.
 func TestNeverConnected(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	for _, e := range c.endpoints {
@@ -340,7 +341,8 @@ func TestNeverConnected(t *testing.T) {
 	}
 }
 
-// TestCarrierIsGone: a rank whose carrier's memory can't be had is told which rank that is, and how to do without.
+// TestCarrierIsGone checks that the error of a rank that can't open its carrier's memory names the carrier, and says
+// how to do without it.
 func TestCarrierIsGone(t *testing.T) {
 	const self, carrier = 0, 1
 	p, gone := New(slog.New(slog.DiscardHandler), true), New(slog.New(slog.DiscardHandler), true)

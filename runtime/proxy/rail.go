@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// stepBytes is the most that is sent to one rank before the next one's turn.
+	// stepBytes is the most that is sent to one rank before the next rank's turn.
 	stepBytes = 512 << 10
 
-	// packBytes is the largest step that is copied, to be sent together with others.
+	// packBytes is the largest step that is copied, so that it can be sent together with others.
 	packBytes = 4 << 10
 
 	// stageBytes is the size of the buffer for steps that are sent together.
 	stageBytes = 64 << 10
 )
 
-// rail is the connection of a rank with one rank of another node. The rank sends its own operations on it and those of
-// other ranks of its node, and receives data of the peer's node.
+// rail is the connection of a rank to one rank of another node. The rank uses it to send its own operations and those
+// of other ranks of its node, and to receive data from the peer's node.
 //
-// A goroutine with something to send, or that learns that there is room, sends for all others; one at a time.
+// One goroutine at a time sends, for all others: one that has something to send, or that learns that there is room.
 type rail struct {
 	e    *Endpoint
 	peer int
@@ -36,18 +36,18 @@ type rail struct {
 	mu        sync.Mutex
 	queue     queue
 	coalescer coalescer
-	closed    bool // close when the queue is empty
+	closed    bool // to be closed when the queue is empty
 
-	full    atomic.Bool // the network takes no more
+	full    atomic.Bool // the network accepts no more data
 	more    atomic.Bool // something was queued while a goroutine was sending
 	sending sync.Mutex
 
-	// For the goroutine that sends: the parts to send, and their operations; nil for the stage.
+	// For the sending goroutine: the parts to send, and their operations; nil for parts of the stage.
 	stage []byte
 	parts [][]byte
 	ops   []*op
 
-	// For the goroutine that receives: an incomplete header, and the destination of the data behind it.
+	// For the receiving goroutine: an incomplete header, and the destination of the data behind it.
 	partial [headerSize]byte
 	got     int
 	left    int
@@ -100,14 +100,14 @@ func (r *rail) drain() {
 	r.full.Store(false)
 }
 
-// send sends some of the parts: those in front of data that is in a pipe, or that.
+// send sends some of the parts: those in front of data in a pipe, or that data.
 func (r *rail) send(conn *tcp.Conn) (int, error) {
 	switch i := slices.IndexFunc(r.ops, func(o *op) bool { return o != nil && o.piped }); i {
 	case -1:
 		return conn.TrySend(r.parts, false)
 	case 0:
 		pipe := r.e.p.pipe(r.ops[0].slot)
-		if buffered(pipe) == 0 { // a process has read from it: zeros keep the frame, and the other streams
+		if buffered(pipe) == 0 { // a process has read from it: send zeros, to keep the frame, and the other streams
 			return conn.TrySend(r.parts[:1], false)
 		}
 		return conn.TrySplice(pipe, len(r.parts[0]))
@@ -116,7 +116,7 @@ func (r *rail) send(conn *tcp.Conn) (int, error) {
 	}
 }
 
-// advance removes the first n bytes from the parts, which were sent.
+// advance removes the first n bytes from the parts: they were sent.
 func (r *rail) advance(n int) {
 	parts := 0
 	for ; parts < len(r.parts) && n >= len(r.parts[parts]); parts++ {
@@ -131,7 +131,7 @@ func (r *rail) advance(n int) {
 		default:
 			r.e.profileStepEnd(&o.events, lifecycle.CodeOK)
 			o.done.Add(int64(took))
-			r.push(o) // behind the others
+			r.push(o) // behind the other operations
 		}
 	}
 	r.parts = r.parts[:copy(r.parts, r.parts[parts:])]
@@ -173,7 +173,7 @@ func (r *rail) build() bool {
 		if n <= packBytes && !o.piped {
 			stage = append(stage, data...)
 			r.e.profileEnd(&o.events, lifecycle.CodeOK)
-			r.e.p.complete(o, n) // its only step, as all others are larger
+			r.e.p.complete(o, n) // its last step, as all others have stepBytes
 			continue
 		}
 		r.parts = append(r.parts, stage[from:], data)
@@ -189,7 +189,7 @@ func (r *rail) build() bool {
 	return len(r.parts) > 0
 }
 
-// drop ends all operations, as the connection is lost.
+// drop ends all operations after the connection was lost.
 func (r *rail) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *rail) drop() {
 	}
 }
 
-// detach takes an operation back, with its memory: the rest of a step that has begun is copied, further steps are
+// detach takes an operation and its memory back: the rest of a step that has begun is copied, further steps are
 // dropped.
 func (r *rail) detach(o *op) {
 	r.sending.Lock()
@@ -240,7 +240,7 @@ func (r *rail) Lost(err error) {
 	r.kick()
 }
 
-// Receive implements tcp.User: it passes data on to its streams.
+// Receive implements tcp.User: it passes data to its streams.
 func (r *rail) Receive(p []byte) error {
 	defer r.e.waiter.Ring()
 	for len(p) > 0 {
@@ -272,7 +272,8 @@ func (r *rail) Receive(p []byte) error {
 	return nil
 }
 
-// Room implements tcp.User: large data goes straight where its rank wants it, or into its stream's ring.
+// Room implements tcp.User: large data goes directly to the destination that its rank has supplied, or into its
+// stream's ring.
 func (r *rail) Room() []byte {
 	if r.to == nil || !r.head.kind.isData() || r.left < packBytes {
 		return nil
@@ -298,7 +299,7 @@ func (r *rail) profileTaking(n int) {
 	}
 }
 
-// took counts n bytes of a step.
+// took counts n received bytes of a step.
 func (r *rail) took(n int) error {
 	if r.left -= n; r.left > 0 {
 		return nil
@@ -306,7 +307,7 @@ func (r *rail) took(n int) error {
 	return r.arrived()
 }
 
-// begin takes the header of an arriving step.
+// begin handles the header of an arriving step.
 func (r *rail) begin() error {
 	h := &r.head
 	c, err := r.e.admit(r.peer, h)
@@ -344,11 +345,11 @@ func (r *rail) put(b []byte) {
 			Code: lifecycle.CodeInternal, Rank: r.to.peer, Self: r.e.self, Comm: r.e.token.Comm,
 			Detail: "it sent more than it was allowed",
 		})
-		r.to = nil // the rail's other streams go on
+		r.to = nil // the rail's other streams continue
 	}
 }
 
-// arrived takes a step that has arrived completely.
+// arrived handles a step that has arrived completely.
 func (r *rail) arrived() error {
 	c := r.to
 	if c == nil {

@@ -2,7 +2,7 @@ package proxy
 
 import "testing"
 
-// Every pair of ranks reaches each other over connections that exist, and with PXN a rank has one for each other node.
+// Every pair of ranks reaches each other over existing connections, and with PXN a rank has one for each other node.
 func TestRoutes(t *testing.T) {
 	for name, ranks := range map[string][][]int{
 		"2x2":     {{0, 1}, {2, 3}},

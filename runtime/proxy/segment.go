@@ -23,9 +23,9 @@ import (
 //	│ freed, wanted       │                  │            │                    │
 //	│ pipes               │                  │            │                    │
 //
-// A rank claims a slot, fills it, and pushes it onto the stack of submitted ones. The owner takes the whole stack at
-// once, and frees a slot when it has sent it. Each step is a single atomic store or exchange, so that a process may die
-// between any two of them, and the owner can reclaim its slots.
+// A rank claims a slot, fills it, and pushes it onto the stack of submitted slots. The owner takes the whole stack at
+// once, and frees a slot when it has sent it. Each of these is a single atomic store or exchange, so if a process dies
+// between any two of them, the owner can reclaim its slots.
 type segment struct {
 	memory *shm.Memory
 	claims []atomic.Uint64
@@ -35,10 +35,10 @@ type segment struct {
 
 	bell      *bell
 	submitted *atomic.Uint32 // the top of the stack, plus 1; 0: it is empty
-	freed     *atomic.Uint32 // counts the slots that were freed
+	freed     *atomic.Uint32 // counts freed slots
 	wanted    *atomic.Uint32 // 1: a rank waits for a slot
 
-	pipes []atomic.Uint64 // where the pipes of the last slots are; 0 for none
+	pipes []atomic.Uint64 // addresses of the pipes of the last slots; 0 for none
 }
 
 // slot is an operation in shared memory.
@@ -53,7 +53,7 @@ type slot struct {
 	round      uint64   // see op
 	piped      uint32   // 1: the data is in the slot's pipe
 	back       uint32   // see op
-	_          [56]byte // to two cache lines
+	_          [56]byte // pads to two cache lines
 }
 
 const slotSize = 128
@@ -83,7 +83,7 @@ const (
 	segmentSize      = segmentData + sharedSlots*slotBytes
 )
 
-// segmentHeader is the beginning of a segment.
+// segmentHeader returns the beginning of a segment.
 func segmentHeader(token [16]byte) []byte {
 	b := make([]byte, segmentToken+len(token))
 	binary.LittleEndian.PutUint64(b, segmentMagic)
@@ -145,7 +145,7 @@ func (s *segment) bellWord() *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&s.memory.Bytes()[segmentBell]))
 }
 
-// bellPipe is where other processes find the bell's pipe.
+// bellPipe holds the address at which other processes find the bell's pipe.
 func (s *segment) bellPipe() *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&s.memory.Bytes()[segmentBellPipe]))
 }
@@ -157,7 +157,7 @@ func ownerOf(pid int, stream uint32) owner { return owner(stream)<<32 | owner(ui
 
 func (o owner) pid() int { return int(uint32(o)) }
 
-// claim takes a free slot with this number or a higher one, -1 if there is none.
+// claim takes a free slot, numbered first or higher; -1 if there is none.
 func (s *segment) claim(o owner, first int) int {
 	for i := first; i < len(s.claims); i++ {
 		if c := &s.claims[i]; c.Load() == 0 && c.CompareAndSwap(0, uint64(o)) {
@@ -178,7 +178,7 @@ func (s *segment) submit(i int) {
 	}
 }
 
-// take appends the submitted slots, the oldest first. It is for the segment's owner.
+// take appends the submitted slots, oldest first. It is for the segment's owner.
 func (s *segment) take(to []int) []int {
 	first := len(to)
 	for top := s.submitted.Swap(0); top != 0 && top <= sharedSlots && len(to)-first < sharedSlots; {
@@ -189,10 +189,10 @@ func (s *segment) take(to []int) []int {
 	return to
 }
 
-// owner is the user of a slot, 0 if it is free.
+// owner returns the user of a slot, 0 if it is free.
 func (s *segment) owner(i int) owner { return owner(s.claims[i].Load()) }
 
-// free frees a slot of a user, and tells whether a rank waits for one. It is for the segment's owner.
+// free frees a slot of a user, and reports whether a rank waits for one. It is for the segment's owner.
 func (s *segment) free(i int, o owner) (wanted bool) {
 	if !s.claims[i].CompareAndSwap(uint64(o), 0) {
 		return false
@@ -201,5 +201,5 @@ func (s *segment) free(i int, o owner) (wanted bool) {
 	return s.wanted.Load() != 0 && s.wanted.CompareAndSwap(1, 0)
 }
 
-// bytes is the data of a slot.
+// bytes returns the data of a slot.
 func (s *segment) bytes(i int) []byte { return s.data[i*slotBytes : (i+1)*slotBytes : (i+1)*slotBytes] }

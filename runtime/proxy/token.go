@@ -9,19 +9,19 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// Token identifies the owner of an operation: it goes with the operation instead of a pointer, and only the process
+// Token identifies the owner of an operation. It travels with the operation instead of a pointer, and only the process
 // that it names uses it to find the owner.
 type Token struct {
 	Comm       lifecycle.CommID
-	Rank       int    // of the communicator
-	PID        int    // of the rank's process
-	Generation uint64 // random; new with each connection of a rank of a communicator
+	Rank       int    // rank in the communicator
+	PID        int    // process id of the rank
+	Generation uint64 // random; new for each rank of each connected communicator
 }
 
-// ErrToken is the error of an operation whose token does not fit.
+// ErrToken is the error of an operation whose token does not match.
 var ErrToken = errors.New("the operation's token does not fit")
 
-// fits tells why a token is not want; nil if it is.
+// fits returns why a token is not want; nil if it is.
 func (t Token) fits(want Token) error {
 	switch {
 	case t.Comm != want.Comm:
@@ -40,19 +40,19 @@ type kind uint8
 const (
 	kindData    kind = 1 + iota
 	kindCredit       // the receiver has room for more data
-	kindConfirm      // the sender is connected with all ranks
+	kindConfirm      // the sender is connected to all ranks
 	kindNotice       // the sender gave up: a transport.Notice
 	kindBye          // the sender closed its end
 	kindLost         // the sender's process has ended, as its carrier reports: a transport.Notice
 	kindLeave        // for the carrier itself: the sender no longer needs it
-	kindLent         // data in the sender's memory, of which the receiver says that it has arrived
+	kindLent         // data in the sender's memory; the receiver reports its arrival
 	kinds
 )
 
-// isData tells whether a step of this kind is data of a stream.
+// isData reports whether a step of this kind is data of a stream.
 func (k kind) isData() bool { return k == kindData || k == kindLent }
 
-// maxBytes is the largest size of a step of this kind.
+// maxBytes returns the largest size of a step of this kind.
 func (k kind) maxBytes() int {
 	switch k {
 	case kindData, kindLent:

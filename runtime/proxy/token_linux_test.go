@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// pause ends the proxy's loop, whose place the test takes, and returns what starts it again.
+// pause ends the proxy's loop, whose work the test does instead, and returns a function that restarts it.
 func (p *Proxy) pause() (resume func()) {
 	p.mu.Lock()
 	opened := p.opened
@@ -32,14 +32,14 @@ func (p *Proxy) pause() (resume func()) {
 	}
 }
 
-// taken is what was taken of another rank.
+// taken records operations taken from another rank.
 type taken struct {
 	kind  kind
 	token Token
 	to    int
 }
 
-// taken ends the operations that wait for a rail, and returns them.
+// taken ends the operations queued on rails, and returns them.
 func (r *rail) taken() (ops []taken) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,8 +51,8 @@ func (r *rail) taken() (ops []taken) {
 	return ops
 }
 
-// recorder is a plug-in that gets a context for the carrier's rank alone. It notes whose operations it is told of, and
-// of which it is told the parent.
+// recorder is a plug-in with a context for the carrier's rank only. It records the owners of the operations that it is
+// told of, and which of these have a parent.
 type recorder struct {
 	t      *testing.T
 	owners []profiler.Owner
@@ -85,9 +85,9 @@ func (r *recorder) Start(e *profiler.Event) profiler.Handle {
 	return h
 }
 
-// Thousands of times, ranks hand over operations, some of them forged, and processes die with slots in their hands,
-// which are used again. Whatever the order, a carrier takes what its own ranks' tokens say and nothing else, its
-// plug-in is told of just that, and no slot is lost.
+// Thousands of times, ranks submit operations, some of them forged, and processes die while they hold slots, which are
+// then reused. Whatever the order, a carrier accepts only operations with its own ranks' tokens, its plug-in is told of
+// exactly these, and no slot is lost.
 func TestTokensHold(t *testing.T) {
 	random := rand.New(rand.NewPCG(1586, 2112))
 	c := newCluster(t, 0, 0, 0, 0, 1, 1, 1, 1)
@@ -122,7 +122,7 @@ func TestTokensHold(t *testing.T) {
 		if i < 0 {
 			t.Fatal("no slot is free")
 		}
-		if dies { // before it has submitted
+		if dies { // dies before it has submitted
 			p.taking.Lock()
 			p.take(nil)
 			p.reclaim(stranger)
@@ -135,7 +135,7 @@ func TestTokensHold(t *testing.T) {
 		}
 		if forged {
 			if !forge(random, &made, e, from) {
-				s.claims[i].Store(uint64(ownerOf(stranger, 3))) // another process has it
+				s.claims[i].Store(uint64(ownerOf(stranger, 3))) // another process has the slot
 			}
 			refused++
 		} else {
@@ -176,7 +176,7 @@ func TestTokensHold(t *testing.T) {
 	}
 }
 
-// forge makes a slot of rank from one that does not fit. It may leave that to the caller.
+// forge replaces a rank's slot by one with a wrong value. It may leave that to the caller.
 func forge(random *rand.Rand, s *slot, e *Endpoint, from int) bool {
 	switch random.IntN(9) {
 	default:
@@ -191,7 +191,7 @@ func forge(random *rand.Rand, s *slot, e *Endpoint, from int) bool {
 		s.dest = int32([]int{0, 4, 6, -1, 99}[random.IntN(5)])
 	case 4:
 		s.kind = []uint32{0, uint32(kinds), 1 << 20, uint32(kindLost)}[random.IntN(4)]
-		if s.kind == uint32(kindLost) && from == e.self { // which may say so
+		if s.kind == uint32(kindLost) && from == e.self { // a carrier may send this
 			s.kind = 0
 		}
 	case 5:
@@ -199,13 +199,14 @@ func forge(random *rand.Rand, s *slot, e *Endpoint, from int) bool {
 	case 6:
 		s.kind, s.size = uint32(kindNotice), transport.MaxNotice+1
 	case 7:
-		s.piped = 1 // it has no pipe
+		s.piped = 1 // but the slot has no pipe
 	}
 	return true
 }
 
-// FuzzSubmit has another process of the node write anything to what it shares with the carrier: what it takes of that
-// is of a rank for which it carries, whatever the list of slots looks like, and no slot is lost.
+// FuzzSubmit makes another process of the node write anything to the memory that it shares with the carrier. The
+// carrier only takes operations of ranks for which it carries, whatever the list of slots looks like, and no slot is
+// lost.
 func FuzzSubmit(f *testing.F) {
 	c := newCluster(f, 0, 0, 1, 1)
 	e, p := c.endpoints[1], c.proxies[1]
@@ -238,7 +239,7 @@ func FuzzSubmit(f *testing.F) {
 	})
 }
 
-// FuzzReceive has a connection bring anything: no rank gets what is of another one, or more than its window.
+// FuzzReceive makes a connection deliver anything: no rank gets another rank's data, or more than its window.
 func FuzzReceive(f *testing.F) {
 	good := header{kind: kindData, size: 3, from: 2, to: 0}
 	f.Add(append(good.append(nil), 1, 2, 3), uint64(0))
@@ -270,7 +271,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// TestSubmittedTwice: a process that submits a slot once more, while that is being sent, is refused.
+// TestSubmittedTwice checks that a slot that is submitted again while it is being sent is refused.
 func TestSubmittedTwice(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	p, carrier := c.proxies[1], c.endpoints[1]
@@ -286,13 +287,13 @@ func TestSubmittedTwice(t *testing.T) {
 	if refused := p.Stats().Refused; refused != 1 {
 		t.Errorf("%d operations were refused, want 1", refused)
 	}
-	c.connect() // and what was queued goes out once
+	c.connect() // the queued operation is sent once
 	if b := c.take(3, 0, 8); len(b) != 8 {
 		t.Errorf("rank 3 got %d bytes", len(b))
 	}
 }
 
-// TestOverrun: a stream that brings more than its window is lost alone; the others of the rail go on.
+// TestOverrun checks that only a stream that delivers more than its window is lost; the others of the rail continue.
 func TestOverrun(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	e := c.endpoints[0]

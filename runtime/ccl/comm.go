@@ -18,15 +18,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after
+// Comm is one rank's handle of a communicator. Calls may come from any goroutine; calls on one Comm run one after
 // another, in the order in which they were made. All ranks must make the same collective calls in the same order.
 //
-// The caller that makes a communicator must end it, with Destroy, Abort or Close. One that becomes unreachable before
-// that is reported as leaked, with the place where it was made, and aborted.
+// The caller that makes a communicator must end it, with Destroy, Abort or Close. If it becomes unreachable before
+// that, it is reported as leaked, with the place where it was made, and aborted.
 type Comm struct {
 	*core // never points back at the Comm, so that an unreachable Comm is noticed
 
-	caller lastCaller // of the turn's holder. Not in core, as a context may hold the Comm
+	caller lastCaller // used by the turn's holder. Not in core, as a context may refer to the Comm
 }
 
 // core is a communicator without its handle, for the runtime and the goroutines of its operations.
@@ -35,7 +35,7 @@ type core struct {
 	life     *lifecycle.Life
 	tape     *tape.CommWriter
 	blocking bool
-	kind     engine.DeviceKind // of the rank's device; nil: it is on none
+	kind     engine.DeviceKind // kind of the rank's device; nil if it has none
 	secret   []byte            // authenticates the ranks to each other; children's are derived from it
 	start    *Work             // the call that makes this communicator
 
@@ -43,46 +43,46 @@ type core struct {
 	id         CommID
 	name       string
 	rank, size int
-	meets      []string // by rank: where a rendezvous can be held in its process; "" for this process
+	meets      []string // by rank: where its process can hold a rendezvous; "" for this process
 	links      *fabric.Links
-	comm       *engine.Comm // of links, as the engine sees it
+	comm       *engine.Comm // links, as the engine sees them
 	engine     engine.Engine
-	device     engine.Device  // nil: the rank is on none
-	profile    *profiler.Comm // nil: no plug-in runs
+	device     engine.Device  // nil if the rank has none
+	profile    *profiler.Comm // nil if no plug-in runs
 
 	turn         turn
-	ops          [2]engine.Op  // of the turn's holder: so that an operation needs no memory of its own
-	over         bool          // Finalize, Destroy or Abort had its turn: later calls are refused; by the turn's holder
-	disconnected bool          // by the turn's holder
-	group        profiler.ID   // that is being made; by the turn's holder
-	collectives  atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
-	messages     []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
-	together     uint64        // calls whose operations progress together so far; by the turn's holder
+	ops          [2]engine.Op  // used by the turn's holder: saves an allocation per operation
+	over         bool          // Finalize, Destroy or Abort had its turn: refuses later calls; set by the turn's holder
+	disconnected bool          // set by the turn's holder
+	group        profiler.ID   // group being made; set by the turn's holder
+	collectives  atomic.Uint64 // number launched so far; written by the turn's holder. The ranks agree on it
+	messages     []pairCounter // by peer, made by the first Send or Recv; used by the turn's holder
+	together     uint64        // number of calls whose operations progress together; used by the turn's holder
 
-	numbering  sync.Mutex                // guards acts, together with the place in the line
-	acts       map[lifecycle.Call]uint64 // splits, shrinks, grows, groups with collectives; the same on all ranks
-	pairs      uint64                    // groups without collectives; each rank has its own
+	numbering  sync.Mutex                // guards acts and pairs, and taking the place in the line with the number
+	acts       map[lifecycle.Call]uint64 // counts splits, shrinks, grows, groups with collectives; same on all ranks
+	pairs      uint64                    // counts groups without collectives; each rank has its own
 	openGroups openGroups
 
-	maker  int64       // the goroutine that made it
-	shared atomic.Bool // calls came from another one, too
+	maker  int64       // the goroutine that made the communicator
+	shared atomic.Bool // calls also came from another goroutine
 
-	reported atomic.Bool // as leaked
+	reported atomic.Bool // reported as leaked
 
 	// refusal is why this rank's last operation was refused, unless it has made one since: an Abort without a cause
-	// tells it to the other ranks.
+	// passes it to the other ranks.
 	refusal atomic.Pointer[string]
 
 	jobs    jobs         // background work of non-blocking calls
 	workers workers      // goroutines of this communicator
-	ending  atomic.Int32 // calls that may end it and have not returned: the last one retires it
+	ending  atomic.Int32 // number of running calls that may end the communicator: the last one retires it
 
-	calls    *scope                // of operations in flight, or the init: ended by Revoke, or for good
-	whole    *scope                // of the communicator, and so of calls and meetings
-	meetings atomic.Pointer[scope] // of its ranks that meet anew, also after a Revoke: now, and in the future
+	calls    *scope                // for operations in flight, or the init: ended by Revoke, or at the end
+	whole    *scope                // for the communicator, and so for calls and meetings
+	meetings atomic.Pointer[scope] // for ranks that meet anew, also after a Revoke: now, and in the future
 }
 
-// scope bounds what goes on.
+// scope bounds running calls.
 type scope struct {
 	context.Context
 	end context.CancelCauseFunc
@@ -96,12 +96,12 @@ func newScope(within context.Context) *scope {
 // pairCounter counts the messages to and from one peer: both sides give a message the same number.
 type pairCounter struct{ sent, received uint64 }
 
-// absent tells whether there is no communicator: the handle is nil, as for a rank that passed NoColor to Split, or
+// absent reports whether there is no communicator: the handle is nil, as for a rank that passed NoColor to Split, or
 // zero.
 func (c *Comm) absent() bool { return c == nil || c.core == nil }
 
-// info describes the communicator, as far as it is known. A child learns its place while it initializes, and one of
-// Grow its id.
+// info describes the communicator, as far as it is known. A child of Split or Shrink learns its rank and size while it
+// initializes, and a child of Grow its id.
 func (c *Comm) info() lifecycle.Info {
 	if c.absent() {
 		return lifecycle.Info{Rank: -1}
@@ -109,20 +109,20 @@ func (c *Comm) info() lifecycle.Info {
 	return c.life.Info()
 }
 
-// Rank is this rank's number in the communicator, from 0 to Size-1; -1 for a child of Split or Shrink that does not
-// know it yet, and for a nil Comm.
+// Rank returns this rank's number in the communicator, from 0 to Size-1; -1 for a child of Split or Shrink that does
+// not know it yet, and for a nil Comm.
 func (c *Comm) Rank() int { return c.info().Rank }
 
-// Size is the number of ranks; 0 for a child of Split or Shrink that does not know it yet, and for a nil Comm.
+// Size returns the number of ranks; 0 for a child of Split or Shrink that does not know it yet, and for a nil Comm.
 func (c *Comm) Size() int { return c.info().Size }
 
-// ID is the communicator's id, the same on all ranks; zero for a nil Comm.
+// ID returns the communicator's id, the same on all ranks; zero for a nil Comm.
 func (c *Comm) ID() CommID { return c.info().ID }
 
-// Name is what WithName gave it; empty for a nil Comm.
+// Name returns the communicator's name, see WithName; empty for a nil Comm.
 func (c *Comm) Name() string { return c.info().Name }
 
-// State is where the communicator is in its life; lifecycle.StateNone for a nil Comm.
+// State returns the communicator's lifecycle state; lifecycle.StateNone for a nil Comm.
 func (c *Comm) State() lifecycle.State {
 	if c.absent() {
 		return lifecycle.StateNone
@@ -130,8 +130,8 @@ func (c *Comm) State() lifecycle.State {
 	return c.life.State()
 }
 
-// Topology is the node of each rank, and the transport over which this rank reaches it. It is the zero Topology until
-// the communicator is ready, and for a nil Comm.
+// Topology returns the node of each rank, and the transport over which this rank reaches it. It is the zero Topology
+// until the communicator is ready, and for a nil Comm.
 func (c *Comm) Topology() transport.Topology {
 	if !c.absent() && c.start.ended() && c.links != nil {
 		return c.links.Topology()
@@ -139,7 +139,7 @@ func (c *Comm) Topology() transport.Topology {
 	return transport.Topology{}
 }
 
-// String names the communicator for people: name, short id, rank and size.
+// String describes the communicator for humans: name, short id, rank and size.
 func (c *Comm) String() string {
 	if c.absent() {
 		return "no communicator"
@@ -147,15 +147,15 @@ func (c *Comm) String() string {
 	return c.core.String()
 }
 
-// String is Comm's.
+// String is Comm.String.
 func (c *core) String() string {
 	i := c.life.Info()
 	return fmt.Sprintf("%s (%s) rank %d of %d", i.Name, i.ID.Short(), i.Rank, i.Size)
 }
 
-// AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress
-// while a non-blocking call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking
-// call that has ended, and returns its error once.
+// AsyncError returns the communicator's status, without blocking: nil when it is ready for the next call, ErrInProgress
+// while a non-blocking call is unfinished, and otherwise the error that made it fail. It completes a non-blocking call
+// that has ended, and returns that call's error once.
 func (c *Comm) AsyncError() error {
 	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallAsyncError); err != nil {
@@ -173,8 +173,8 @@ func (c *Comm) AsyncError() error {
 	return c.life.Cause()
 }
 
-// Wait blocks until the communicator is no longer in progress, and what was put on streams is done, or until ctx ends.
-// It returns what AsyncError would, or ctx's error, with the operation on a stream that is not done.
+// Wait blocks until the communicator is no longer in progress and all operations on streams are done, or until ctx
+// ends. It returns what AsyncError would, or ctx's error, with the operation on a stream that is not done.
 func (c *Comm) Wait(ctx context.Context) error {
 	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallWait); err != nil {
@@ -184,7 +184,7 @@ func (c *Comm) Wait(ctx context.Context) error {
 		if err := c.jobs.wait(ctx); err != nil {
 			return err
 		}
-		// It is in progress again if another goroutine has begun something meanwhile.
+		// The communicator is in progress again if another goroutine has begun a call meanwhile.
 		err := c.AsyncError()
 		if err == nil && c.start.ended() {
 			err = c.waitForDevice(ctx)
@@ -195,7 +195,7 @@ func (c *Comm) Wait(ctx context.Context) error {
 	}
 }
 
-// check asks the table whether call is legal now. An illegal one is recorded, with the place of the call.
+// check consults the lifecycle table whether call is legal now. An illegal call is recorded, with its call site.
 func (c *Comm) check(call lifecycle.Call) error {
 	if c.absent() {
 		return nilComm(call)
@@ -206,7 +206,7 @@ func (c *Comm) check(call lifecycle.Call) error {
 	return nil
 }
 
-// refused records a call that was not allowed, itself or for its arguments, and returns its error.
+// refused records a call that was not allowed, in itself or because of its arguments, and returns its error.
 func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) error {
 	usage, ok := errors.AsType[*UsageError](err)
 	if !ok {
@@ -223,8 +223,8 @@ func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) erro
 	return err
 }
 
-// fail moves the communicator to failed, because of err, and returns err. call is the one that failed, and seq its
-// number. A usage error is returned and changes nothing.
+// fail moves the communicator to the failed state because of err, and returns err. call is the one that failed, and seq
+// its number. A usage error is returned and changes nothing.
 func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	if err == nil {
 		return nil
@@ -244,7 +244,7 @@ func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	return err
 }
 
-// visit records whether calls come from other goroutines than the one that made the communicator.
+// visit records whether calls come from goroutines other than the one that made the communicator.
 func (c *core) visit() {
 	if !c.shared.Load() && goid.Get() != c.maker {
 		c.shared.Store(true)

@@ -25,18 +25,18 @@ import (
 type derivation struct {
 	call lifecycle.Call
 	site lifecycle.Site
-	text string // of the start of the act
+	text string // text of the record of the act's start
 	opts []Option
-	rank int // of the child, and its size; -1 and 0 where they are not known yet
+	rank int // rank and size of the child; -1 and 0 if not known yet
 	size int
-	id   func(number uint64) CommID  // of the child; a preliminary one for Grow
-	meet func(context.Context) error // makes the child ready, with the other ranks
+	id   func(number uint64) CommID  // id of the child; a preliminary one for Grow
+	meet func(context.Context) error // makes the child ready, together with the other ranks
 
 	// Set by derive.
-	act   *act // of the parent
+	act   *act // act of the parent
 	place *ticket
 	child *core
-	init  *act // of the child
+	init  *act // act of the child
 }
 
 func (c *Comm) derive(ctx context.Context, d *derivation) (*Comm, error) {
@@ -80,8 +80,8 @@ func (c *Comm) derive(ctx context.Context, d *derivation) (*Comm, error) {
 	})
 }
 
-// expect makes a non-blocking communicator in progress until child is filled in: from now on, or from the end of the
-// group, so that a group can make several. The job has no error: the child has its own.
+// expect makes a non-blocking communicator in progress until child is ready or has failed: from now on, or from the end
+// of the group, so that a group can make several. The job has no error: the child has its own.
 func (c *Comm) expect(ctx context.Context, child *core) {
 	j := &Work{done: child.start.done}
 	switch g := groupOf(ctx); {
@@ -93,7 +93,7 @@ func (c *Comm) expect(ctx context.Context, child *core) {
 	}
 }
 
-// setMembers sets the child's rank and size: its ranks are these members of the parent.
+// setMembers sets the child's rank and size: its ranks are the given members of the parent.
 func (d *derivation) setMembers(members []int) {
 	d.act.members = members
 	c := d.child
@@ -101,15 +101,15 @@ func (d *derivation) setMembers(members []int) {
 	c.life.Place(c.rank, c.size)
 }
 
-// The first numbers of acts on which the ranks needn't agree: of groups without a collective, which each rank makes by
-// itself; and of splits after a revoke, which may have interrupted a split on some ranks only.
+// The first numbers of acts on which the ranks needn't agree: groups without a collective, which each rank makes by
+// itself, and splits after a revoke, which may have interrupted a split on some ranks only.
 const (
 	ownGroups   = 1_000_000_000
 	afterRevoke = 1_000_000_000
 )
 
-// enter takes the next place in the line of calls, and the next number among the acts of its kind: both must agree on
-// all ranks.
+// enter takes the next place in the line of calls, and the next number among acts of its kind. Both must agree on all
+// ranks.
 func (c *core) enter(call lifecycle.Call) (number uint64, place *ticket) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
@@ -120,7 +120,7 @@ func (c *core) enter(call lifecycle.Call) (number uint64, place *ticket) {
 	return c.acts[call], c.turn.line(call)
 }
 
-// enterGroup is enter for a group's part on the communicator.
+// enterGroup is enter for a group's part on this communicator.
 func (c *core) enterGroup(calls []engine.Op) (number uint64, place *ticket) {
 	if slices.ContainsFunc(calls, func(op engine.Op) bool { return op.Call.IsCollective() }) {
 		return c.enter(lifecycle.CallGroupEnd)
@@ -136,7 +136,7 @@ func (c *core) ownGroup() uint64 {
 	return ownGroups + c.pairs
 }
 
-// everReady refuses a call that needs the other ranks, although they have never met: the init failed.
+// everReady refuses a call that needs the other ranks if they have never met because the init failed.
 func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
 	if c.links != nil {
 		return nil
@@ -147,8 +147,8 @@ func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
 	return c.refused(ctx, call, err)
 }
 
-// exchange sends mine, for act a, to all ranks, and returns all ranks' data. It uses up the place in the line. After a
-// revoke, which ends the use of the connections, the ranks meet anew.
+// exchange sends mine, for act a, to all ranks, and returns the data of all ranks. It uses up the place in the line.
+// After a revoke, which ends the use of the connections, the ranks meet anew.
 func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
 	call := a.rec.Call
 	if a.rec.Seq > afterRevoke {
@@ -176,11 +176,11 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	return payloads, c.fail(call, number, err)
 }
 
-// maxPayload bounds the data of a rank for all others.
+// maxPayload bounds the data that one rank sends to all others.
 const maxPayload = 16 << 20
 
-// gather returns all ranks' payloads, which may have different lengths. Ranks that gather for different calls don't
-// match. The caller has the turn.
+// gather returns the payloads of all ranks, which may have different lengths. Ranks that gather for different calls get
+// a mismatch. The caller has the turn.
 func (c *core) gather(ctx context.Context, call lifecycle.Call, number uint64, mine []byte) ([][]byte, error) {
 	allGather := func(block []byte) (all []byte, err error) {
 		all = make([]byte, c.size*len(block))
@@ -213,27 +213,27 @@ func (c *core) gather(ctx context.Context, call lifecycle.Call, number uint64, m
 	return payloads, nil
 }
 
-// giveBack gives up a place in the line that was not used, because of err. Ranks that would wait for this one over
-// their connections learn of it, as the communicator fails; ranks that meet anew see it at the rendezvous.
+// giveBack gives up an unused place in the line because of err. As the communicator fails, ranks that would wait for
+// this one over their connections are told; ranks that meet anew see it at the rendezvous.
 func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket, err error) {
 	if call == lifecycle.CallShrink || c.life.State() == lifecycle.StateRevoked {
 		c.turn.cancel(place)
 		return
 	}
 	if c.queue(ctx, call, place) != nil {
-		return // it has failed by that
+		return // the communicator has failed because of that
 	}
 	defer c.turn.leave()
 	if !c.over {
 		c.comm.Abandon(err)
-		_ = c.fail(call, c.collectives.Load(), err) // is err, which the caller has
+		_ = c.fail(call, c.collectives.Load(), err) // returns err, which the caller has
 	}
 }
 
-// meetAgain has ranks of this communicator meet for act a, although their connections are broken or were revoked.
-// They are members, nil for all, of which this rank has the index rank. It uses up the place in the line, and is
+// meetAgain makes ranks of this communicator meet for act a, although their connections are broken or were revoked.
+// members are these ranks, nil for all; rank is this rank's index among them. It uses up the place in the line, and is
 // bounded by the communicator's life. If this rank can't take part, fn gets a context that has ended, so that the
-// others learn of it.
+// others are told.
 func (c *core) meetAgain(
 	ctx context.Context, a *act, place *ticket, members []int, rank int,
 	fn func(context.Context, rendezvous.Rendezvous) error,
@@ -269,8 +269,8 @@ func (c *core) meetAgain(
 	if err != nil && held.Err() != nil {
 		return context.Cause(held)
 	}
-	// A rank that comes to a meeting that is over, or is not held, has made no mistake: the ids follow from the calls
-	// that the ranks make.
+	// A rank that arrives at a meeting that is over, or is not held, has made no mistake: the ids are derived from the
+	// calls that the ranks make.
 	mismatch := func(detail string) error {
 		return &PeerError{
 			Code: lifecycle.CodeMismatch, Rank: -1, Comm: c.id, Name: c.name, Self: c.rank, Detail: detail,
@@ -280,23 +280,23 @@ func (c *core) meetAgain(
 		return mismatch("the remaining ranks do not meet: " + stale.Detail)
 	}
 	if conflict, ok := errors.AsType[*rendezvous.ConflictError](err); ok && len(members) < c.size {
-		return mismatch(conflict.Detail) // whose members have other numbers
+		return mismatch(conflict.Detail) // its members have other numbers
 	}
 	missing, _ := errors.AsType[*rendezvous.MissingError](err)
 	if peer, ok := errors.AsType[*PeerError](err); ok && missing != nil &&
 		slices.ContainsFunc(missing.Gone(), func(m rendezvous.Member) bool { return m.How == rendezvous.Refuted }) {
-		return mismatch(peer.Detail) // the rank that another one contradicts need not be the one that is wrong
+		return mismatch(peer.Detail) // a rank that another one contradicts need not be the wrong one
 	}
 	return err
 }
 
-// Split divides the communicator: the ranks that pass the same color make up a new one, ordered by key, and by their
-// rank here where keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks
-// until all have, and the new communicator is connected. A non-blocking communicator returns the child with
-// ErrInProgress: the child may be used once AsyncError of both no longer says so.
+// Split divides the communicator: the ranks that pass the same color form a new one, ordered by key, and by their rank
+// here if keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks until
+// all have called it and the new communicator is connected. A non-blocking communicator returns the child with
+// ErrInProgress: the child may be used once AsyncError of neither returns that.
 //
-// When ctx ends before all ranks have called Split, the parent fails; after that, only the child. A revoked
-// communicator may be split.
+// If ctx ends before all ranks have called Split, the parent fails; after that, only the child. A revoked communicator
+// may be split.
 func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm, error) {
 	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallSplit); err != nil {
@@ -342,7 +342,7 @@ func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
 	return c.perform(ctx, rest)
 }
 
-// split is the part of Split that talks to the other ranks.
+// split is the part of Split that communicates with the other ranks.
 func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 	d.init.phase(tape.PhaseRendezvous)
 	port, err := c.rt.fabric.Prepare(d.child.id, d.child.secret, c.size, c.links.Local())
@@ -373,12 +373,12 @@ func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 	d.setMembers(members)
 	err = d.child.connect(ctx, d.init, port, ranks, members)
 	if p, ok := errors.AsType[*PeerError](err); ok && p.Rank == d.child.rank {
-		err = cmp.Or(context.Cause(c.calls), err) // the others say that this rank is the reason: it knows its own
+		err = cmp.Or(context.Cause(c.calls), err) // the others name this rank as the reason: it knows the actual cause
 	}
 	return err
 }
 
-// membersOf are the ranks with a color, in the order of their keys.
+// membersOf returns the ranks with a color, ordered by key.
 func membersOf(all []wish, color int) []int {
 	var members []int
 	for r, e := range all {
@@ -390,8 +390,8 @@ func membersOf(all []wish, color int) []int {
 	return members
 }
 
-// wish is a rank's data in a split: two numbers, the kind of its device in the new communicator, and its card for the
-// other ranks of that.
+// wish is a rank's data in a split: color and key, the kind of its device in the new communicator, and its card for the
+// other ranks of that communicator.
 type wish struct {
 	color, key int
 	device     string

@@ -11,23 +11,23 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 )
 
-// Calls whose names end with On do the same on the memory of GPUs: they put the operation on a stream and return, and
-// ctx bounds only the wait for their turn. The communicator must be made WithDevice; the stream and the buffers are
-// that GPU's. The caller must not touch the buffers, nor end the stream, until the stream has done the operation.
-// Errors of operations on streams are returned by the next call, AsyncError or Wait, and those operations are then not
-// done. The operations of a communicator are done in the order of their calls, on all streams, except for those that
-// are captured into graphs. In a Group, neighbouring sends and receives are done at the same time, up to 64 of them.
+// Calls whose names end with On do the same on GPU memory: they put the operation on a stream and return, and ctx
+// bounds only the wait for their turn. The communicator must be made WithDevice; the stream and the buffers must belong
+// to that GPU. The caller must not touch the buffers, nor end the stream, until the stream has completed the operation.
+// Errors of operations on streams are returned by the next call, AsyncError or Wait; the operations are then not done.
+// The operations of a communicator run in the order of their calls, on all streams, except for those that are captured
+// into graphs. In a Group, neighboring sends and receives run concurrently, up to 64 of them.
 //
-// Until the stream has done an operation, other ranks may read and write its buffers, even after the communicator has
-// failed or was aborted; Wait returns its error before that. Streams of such a communicator go on within a millisecond
-// or, if other ranks are using the buffers, when those are done, but after half a second at the latest, so that a dead
-// rank blocks no stream. A GPU that is slower than that may still write.
+// Until the stream has completed an operation, other ranks may read and write its buffers, even after the communicator
+// has failed or was aborted; Wait returns its error before that. Streams of such a communicator continue within a
+// millisecond or, if other ranks are using the buffers, when these are done, but after half a second at the latest, so
+// that a dead rank blocks no stream. A GPU that is slower than that may still write.
 //
-// Kernels wait for those of other ranks. So operations of different communicators that run at the same time must fit on
-// each GPU together, which three large ones don't on an H100: put them on one stream, in the same order on all ranks.
+// Kernels wait for kernels of other ranks. So operations of different communicators that run at the same time must fit
+// on each GPU together. Three large ones don't fit on an H100: put them on one stream, in the same order on all ranks.
 //
-// A communicator whose calls were captured must not be destroyed before the graphs. The buffers of those calls must not
-// be freed before, either, even if the same addresses are allocated again: other ranks have mapped the former memory.
+// A communicator with captured calls must not be destroyed before the graphs. Nor must the buffers of these calls be
+// freed before, even if the same addresses are allocated again: other ranks have mapped the former memory.
 
 // AllReduceOn is AllReduce on device memory.
 func AllReduceOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send, recv cuda.Buffer[T],
@@ -85,7 +85,7 @@ func ScatterOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.
 	return comm.callOn(ctx, stream, onDevice(lifecycle.CallScatter, send, recv, Sum, root, nil))
 }
 
-// SendOn is Send on device memory. The stream goes on when the data may be overwritten, which may be before the peer
+// SendOn is Send on device memory. The stream continues when the data may be overwritten, which may be before the peer
 // has received it.
 func SendOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, data cuda.Buffer[T],
 	peer int,
@@ -110,7 +110,7 @@ func SendRecvOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda
 	})
 }
 
-// BarrierOn has the stream wait until the streams of all ranks have come there.
+// BarrierOn makes the stream wait until the streams of all ranks have reached the barrier.
 func BarrierOn(ctx context.Context, comm *Comm, stream *cuda.Stream) error {
 	return comm.callOn(ctx, stream, newOp[uint8](lifecycle.CallBarrier, nil, nil, Sum, -1, nil))
 }
@@ -140,7 +140,7 @@ func (c *Comm) runOn(ctx context.Context, stream *cuda.Stream, call lifecycle.Ca
 	return c.run(ctx, call, ops)
 }
 
-// kindName is the kind of the rank's device; empty for none.
+// kindName returns the kind of the rank's device; empty for none.
 func (c *core) kindName() string {
 	if c.kind == nil {
 		return ""
@@ -148,8 +148,8 @@ func (c *core) kindName() string {
 	return c.kind.Name()
 }
 
-// sameDevices refuses a communicator with some ranks on GPUs and others not, as engines open together. All ranks get
-// the same error.
+// sameDevices rejects a communicator with only some ranks on GPUs, or with different kinds of devices, as engines open
+// together. All ranks get the same error.
 func (c *core) sameDevices(ranks []meet.Introduction) error {
 	for r := range ranks {
 		if ranks[r].Device != ranks[0].Device {
@@ -169,7 +169,7 @@ func (c *core) openDevice(ctx context.Context) (err error) {
 	}
 	call := c.life.Info().Call
 	gather := func(mine []byte) ([][]byte, error) {
-		return c.gather(ctx, call, 0, mine) // before the first that has a number
+		return c.gather(ctx, call, 0, mine) // before the first collective with a number
 	}
 	failed := func(err error) { _ = c.failOnDevice(err) }
 	c.device, err = c.kind.Open(ctx, c.comm, gather, failed)
@@ -179,7 +179,7 @@ func (c *core) openDevice(ctx context.Context) (err error) {
 	return err
 }
 
-// devices is the device kind for communicators that are made from this one.
+// devices returns the device kind for communicators derived from this one.
 func (c *core) devices() []engine.DeviceKind {
 	if c.kind == nil {
 		return nil
@@ -187,7 +187,7 @@ func (c *core) devices() []engine.DeviceKind {
 	return []engine.DeviceKind{c.kind}
 }
 
-// checkDevice refuses an operation on device memory if the communicator, or the memory, doesn't allow it.
+// checkDevice rejects an operation on device memory if the communicator, or the memory, doesn't allow it.
 func (c *core) checkDevice(op engine.Op) error {
 	switch {
 	case op.Stream == nil:
@@ -211,8 +211,8 @@ func (c *core) enqueue(call lifecycle.Call, number, launched uint64, ops []engin
 	return err
 }
 
-// waitForDevice waits until the operations on streams are done. Its error says which one is not done when ctx ended, or
-// has made the communicator fail.
+// waitForDevice waits until the operations on streams are done. If ctx ended, or the communicator failed, its error
+// names the operation that is not done.
 func (c *core) waitForDevice(ctx context.Context) error {
 	if c.device == nil {
 		return nil

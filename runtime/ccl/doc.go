@@ -1,7 +1,7 @@
-// Package ccl is Carillon's public API: communicators, groups and collectives, in NCCL's vocabulary, on host memory and
-// on that of GPUs.
+// Package ccl is Carillon's public API: communicators, groups and collectives, with NCCL's names and meanings, on host
+// memory and on GPU memory.
 //
-// A Runtime belongs to a process. It makes communicators; a communicator is a set of ranks that make the same calls in
+// A Runtime belongs to a process. It makes communicators. A communicator is a set of ranks that make the same calls in
 // the same order:
 //
 //	world, err := rt.World(ctx)                                 // as torchrun, Slurm, mpirun or carillon run say
@@ -9,7 +9,7 @@
 //	rails, err := world.Split(ctx, world.Rank()%2, world.Rank())
 //	err = rails.Destroy(ctx)
 //
-// The way of a call:
+// The path of a call:
 //
 //	ccl.AllReduce → is it legal? (lifecycle) → its turn (calls on one communicator are ordered)
 //	             → engine posts → tape: launched → engine runs the plan over the transports → tape: completed → return
@@ -24,8 +24,8 @@
 //
 // # GPUs
 //
-// A communicator that was made WithDevice takes both kinds of buffers. Calls on device memory have names that end in
-// On; they put kernels on a stream of the caller's, and return:
+// A communicator made WithDevice takes both kinds of buffers. Calls on device memory have names that end in On; they
+// put kernels on the caller's stream, and return:
 //
 //	driver, err := cuda.Open("")                                 // runtime/cuda
 //	device, err := driver.Device(local)
@@ -36,12 +36,12 @@
 //	err = ccl.AllReduceOn(ctx, world, stream, grads, grads, ccl.Sum)
 //	err = world.Wait(ctx)                                        // or the stream's own Synchronize
 //
-// For readers of the tape the operation is in flight until the GPU has done it, so that a hang is explained as on the
+// Readers of the tape see the operation in flight until the GPU has completed it, so a hang is explained as on the
 // host: which rank has not called, which stream is busy with something else, and which rank waits for which. Carillon's
-// kernels join up to 8 ranks of one host; NCCL, as the engine's Fallback, carries other communicators.
+// kernels connect up to 8 ranks of one host; NCCL, as the engine's Fallback, carries other communicators.
 //
 // # Errors
 //
-// UsageError is the caller's mistake, PeerError another rank's fault, SystemError that of a socket, a file or memory.
-// Each has a Code, and works with errors.Is and the Err… values of this package.
+// UsageError is the caller's mistake, PeerError another rank's fault, SystemError the fault of a socket, a file or
+// memory. Each has a Code, and works with errors.Is and the Err… values of this package.
 package ccl

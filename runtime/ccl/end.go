@@ -13,10 +13,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal, and a call of
-// another rank that waits for this one returns a PeerError. Its error is ErrFailed when one of them made the
-// communicator fail: then it has failed, and is not finalized. A non-blocking communicator returns ErrInProgress and
-// finalizes in the background.
+// Finalize waits for the operations in flight, bounded by ctx. After it, only Destroy and Abort are legal, and a call
+// of another rank that waits for this rank returns a PeerError. Its error is ErrFailed if one of the operations made
+// the communicator fail: then the communicator has failed, and is not finalized. A non-blocking communicator returns
+// ErrInProgress and finalizes in the background.
 func (c *Comm) Finalize(ctx context.Context) error {
 	defer runtime.KeepAlive(c)
 	if err := c.mayChange(ctx, lifecycle.CallFinalize); err != nil {
@@ -31,21 +31,21 @@ func (c *Comm) Finalize(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
 		if err == nil {
-			c.disconnect() // so that other ranks no longer wait for this one
+			c.disconnect() // so that other ranks no longer wait for this rank
 		}
 		c.turn.leave()
 		if _, done := c.life.Signal(lifecycle.EventFinalizeDone, nil); !done && err == nil {
-			err = c.life.Check(lifecycle.CallFinalize) // it failed, or was ended meanwhile
+			err = c.life.Check(lifecycle.CallFinalize) // the communicator failed or was ended meanwhile
 		}
 		a.end(err)
 		return err
 	})
 }
 
-// Destroy ends the communicator and frees what it holds. It waits for operations in flight, bounded by ctx; when ctx
-// ends first it abandons them, and its error lists them. A second Destroy, or any other call after it, is a UsageError
-// that tells where the first one was made. The communicator is gone when Destroy returns, whatever it returns, unless
-// it returns another UsageError or ErrInProgress.
+// Destroy ends the communicator and frees what it holds. It waits for operations in flight, bounded by ctx; if ctx ends
+// first, it abandons them, and its error lists them. A second Destroy, or any other call after it, returns a UsageError
+// that says where the first one was called. The communicator no longer exists when Destroy returns, with or without an
+// error, unless that is another UsageError or ErrInProgress.
 func (c *Comm) Destroy(ctx context.Context) error {
 	defer runtime.KeepAlive(c)
 	if err := c.mayChange(ctx, lifecycle.CallDestroy); err != nil {
@@ -54,9 +54,9 @@ func (c *Comm) Destroy(ctx context.Context) error {
 	return c.end(ctx, ending{call: lifecycle.CallDestroy, site: callSite()})
 }
 
-// Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and
-// return a PeerError. cause says why, for them and for the trace; it may be nil. Buffers of calls on device memory are
-// the caller's again when their streams have done the operations.
+// Abort ends the communicator at once: operations in flight return an error here, and the other ranks are told and
+// return a PeerError. cause says why, for these ranks and for the trace; it may be nil. The caller owns the buffers of
+// calls on device memory again when their streams have completed the operations.
 func (c *Comm) Abort(cause error) error {
 	if c.absent() {
 		return nilComm(lifecycle.CallAbort)
@@ -66,9 +66,9 @@ func (c *Comm) Abort(cause error) error {
 	return c.end(context.Background(), ending{call: lifecycle.CallAbort, site: callSite(), cause: cause})
 }
 
-// Close is the idempotent form of Destroy, for defer: the first call destroys, and gives what is in progress ten
-// seconds to end; a call on a communicator that was destroyed, aborted or closed already, or is just being so by
-// another goroutine, does nothing and is no error. On a communicator that isn't ready yet it aborts. It never returns
+// Close is the idempotent form of Destroy, for defer. The first call destroys the communicator, and gives calls in
+// progress ten seconds to end. If the communicator was already destroyed, aborted or closed, or another goroutine is
+// doing so, Close does nothing and returns nil. A communicator that isn't ready yet is aborted. Close never returns
 // ErrInProgress.
 func (c *Comm) Close() error {
 	if !c.State().Live() {
@@ -85,9 +85,9 @@ func (c *Comm) Close() error {
 	return c.end(ctx, how)
 }
 
-// With makes a communicator as InitRank does, calls fn with it once it is ready, and ends it: with Destroy when fn
-// returns nil, with Abort and fn's error as the cause when it does not, or when it panics, so that the other ranks do
-// not wait for this one.
+// With makes a communicator as InitRank does, calls fn with it once it is ready, and ends it: with Destroy if fn
+// returns nil; with Abort and fn's error as the cause if fn returns an error or panics, so that the other ranks do not
+// wait for this one.
 func With(
 	ctx context.Context, rt *Runtime, id UniqueID, nranks, rank int, fn func(*Comm) error, opts ...Option,
 ) (err error) {
@@ -107,24 +107,24 @@ func With(
 	if err = fn(comm); err != nil {
 		return err
 	}
-	if err = comm.jobs.wait(ctx); err != nil { // the caller has no handle to ask for them later
+	if err = comm.jobs.wait(ctx); err != nil { // the caller has no handle to ask for their results later
 		return err
 	}
 	finished = true
 	return comm.end(ctx, ending{call: lifecycle.CallDestroy, site: callSite(), tolerant: true})
 }
 
-// ending is how a communicator ends.
+// ending describes how a communicator ends.
 type ending struct {
 	call     lifecycle.Call // Destroy waits for the operations in flight, Abort interrupts them
 	site     lifecycle.Site
-	cause    error // of an Abort: why, for the other ranks and the trace; may be nil
-	tolerant bool  // that another call ends it, or has ended it, is no mistake
-	silent   bool  // writes no records of its own: the failed init's say it all
+	cause    error // reason of an Abort, for the other ranks and the trace; may be nil
+	tolerant bool  // another call may end it, or have ended it, without an error here
+	silent   bool  // writes no records: those of the failed init are enough
 }
 
-// end ends the communicator, and frees its resources, for all calls that end one. A call that is not allowed does
-// nothing.
+// end ends the communicator and frees its resources, for all calls that do so. A call that is not allowed has no
+// effect.
 func (c *core) end(ctx context.Context, how ending) (err error) {
 	c.ending.Add(1)
 	defer c.retire()
@@ -160,9 +160,9 @@ func (c *core) end(ctx context.Context, how ending) (err error) {
 	return err
 }
 
-// Revoke cancels what is in flight on the communicator, here and on the other ranks, whose calls return a PeerError.
-// Afterwards it may be split or shrunk (by all ranks that are to be in the new one), and must be destroyed. It does not
-// wait for the other ranks.
+// Revoke cancels the operations in flight on the communicator, here and on the other ranks, whose calls return a
+// PeerError. After that the communicator may be split or shrunk (by all ranks of the new one), and must be destroyed.
+// Revoke does not wait for the other ranks.
 func (c *Comm) Revoke(cause error) error {
 	if c.absent() {
 		return nilComm(lifecycle.CallRevoke)
@@ -175,7 +175,7 @@ func (c *Comm) Revoke(cause error) error {
 	return nil
 }
 
-// revoke is Revoke. Its error says that the call was not allowed, and did nothing.
+// revoke is Revoke. An error means that the call was not allowed, and had no effect.
 func (c *core) revoke(cause error, site lifecycle.Site) error {
 	if _, err := c.life.Do(lifecycle.CallRevoke, site); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (c *core) revoke(cause error, site lifecycle.Site) error {
 }
 
 // mayChange refuses a call inside a group that would change the communicator. A blocking communicator waits for
-// unfinished jobs; a non-blocking one answers ErrInProgress, and nothing changes.
+// unfinished jobs; a non-blocking one returns ErrInProgress, and nothing changes.
 func (c *Comm) mayChange(ctx context.Context, call lifecycle.Call) error {
 	if c.absent() {
 		return nilComm(call)
@@ -210,8 +210,8 @@ func (c *Comm) mayChange(ctx context.Context, call lifecycle.Call) error {
 	return c.refused(ctx, call, err)
 }
 
-// outsideGroup refuses a call that can't be made where it is: in a group that has ended or belongs to another runtime,
-// and, unless it is Split, in any group.
+// outsideGroup refuses a call that is not possible in its group: in any group, unless the call is Split, and in a group
+// that has ended or belongs to another runtime.
 func (c *core) outsideGroup(ctx context.Context, call lifecycle.Call) error {
 	g := groupOf(ctx)
 	why := g.closedTo(c.rt)
@@ -224,7 +224,7 @@ func (c *core) outsideGroup(ctx context.Context, call lifecycle.Call) error {
 	return c.refused(ctx, call, c.usage(call, lifecycle.CodeInvalidUsage, "%s", why))
 }
 
-// perform runs the rest of a call: here, or for a non-blocking communicator in the background.
+// perform runs the rest of a call: here, or in the background for a non-blocking communicator.
 func (c *core) perform(ctx context.Context, rest func(context.Context) error) error {
 	if c.blocking {
 		return rest(ctx)
@@ -235,8 +235,8 @@ func (c *core) perform(ctx context.Context, rest func(context.Context) error) er
 	return ErrInProgress
 }
 
-// drain waits until the operations before place are done; the caller has the turn then. When ctx ends first it
-// interrupts them, and returns an error that lists them: the turn is the caller's all the same.
+// drain waits until the operations before place are done; the caller then has the turn. If ctx ends first, it
+// interrupts them, and returns an error that lists them; the caller has the turn in this case, too.
 func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	mine := c.turn.wait(ctx, place) == nil
 	if mine && (c.waitForDevice(ctx) == nil || ctx.Err() == nil) {
@@ -256,7 +256,7 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	return err
 }
 
-// current is the operation that runs, on the host or on the device, as engine.Comm's Current.
+// current returns the operation that runs, on the host or on the device, as engine.Comm.Current does.
 func (c *core) current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
 	call, seq, peer, ok = c.comm.Current()
 	if !ok && c.device != nil {
@@ -297,7 +297,8 @@ func (c *core) interrupt(err error) {
 	}
 }
 
-// release frees the communicator's resources. The caller has the turn; later holders find the communicator ended.
+// release frees the communicator's resources. The caller has the turn; later holders see that the communicator has
+// ended.
 func (c *core) release() {
 	c.over = true
 	c.whole.end(nil)
@@ -307,8 +308,8 @@ func (c *core) release() {
 	c.jobs.drop()
 }
 
-// disconnect ends the connections, if there are any, once: Finalize does, and so does what ends the communicator. The
-// caller has the turn.
+// disconnect closes the connections, if there are any, once: Finalize calls it, and so do the calls that end the
+// communicator. The caller has the turn.
 func (c *core) disconnect() {
 	if c.comm == nil || c.disconnected {
 		return
@@ -321,7 +322,7 @@ func (c *core) disconnect() {
 	c.comm.Close()
 }
 
-// retire takes the communicator off the books once it is gone, and the last call that might end it has returned.
+// retire unregisters the communicator once it has ended and the last call that might end it has returned.
 func (c *core) retire() {
 	if c.ending.Add(-1) > 0 || !c.life.State().Gone() {
 		return
@@ -334,11 +335,11 @@ func (c *core) retire() {
 	delete(c.rt.comms, c)
 }
 
-// reclaim ends a communicator that its user will not end any more; how says how that is known, and cause is for the
-// other ranks. It returns whether the communicator was usable: that is a leak, and reported unless it is excused.
+// reclaim ends a communicator that its user will no longer end. how says how that is known, and cause is for the other
+// ranks. It returns whether the communicator was usable: that is a leak, which it reports unless excused.
 func (c *core) reclaim(how string, cause error, excused bool) (usable bool) {
 	if c.reported.Swap(true) {
-		return false // it is being reaped while the runtime stops
+		return false // it is already being reaped
 	}
 	if usable = c.life.State() == lifecycle.StateReady; usable && !excused {
 		i := c.life.Info()

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 )
 
-// The errors of this package. They are lifecycle's.
+// The errors of this package, from package lifecycle.
 type (
 	// UsageError is a mistake of the caller.
 	UsageError = lifecycle.UsageError
@@ -16,13 +16,13 @@ type (
 	PeerError = lifecycle.PeerError
 	// SystemError is the fault of a socket, a file or memory.
 	SystemError = lifecycle.SystemError
-	// UniqueID names a communicator before it exists.
+	// UniqueID identifies a communicator before it exists.
 	UniqueID = lifecycle.UniqueID
-	// CommID names a communicator, the same on all its ranks.
+	// CommID identifies a communicator, the same on all its ranks.
 	CommID = lifecycle.CommID
 )
 
-// What errors.Is finds, one for each code that a caller may branch on.
+// Targets for errors.Is, one for each code that a caller may branch on.
 var (
 	ErrInProgress  = lifecycle.ErrInProgress
 	ErrDestroyed   = lifecycle.ErrDestroyed
@@ -65,7 +65,7 @@ func (c *core) usage(call lifecycle.Call, code lifecycle.Code, format string, ar
 	}
 }
 
-// plainly is err's text without the parts that the wrapping error repeats.
+// plainly returns err's text without the parts that the wrapping error repeats.
 func plainly(err error) string {
 	if usage, ok := errors.AsType[*UsageError](err); ok && usage.Detail != "" {
 		return usage.Detail

@@ -15,17 +15,17 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Group collects calls and makes them together when it ends: point-to-point calls on one communicator progress side by
-// side, and different communicators do not wait for each other. It is a context: a call joins the group that its
-// context is, or is derived from. Then it is checked, and otherwise done at the end of the group; its buffers belong to
-// the group until then. Calls that make communicators (InitRank, InitAll, World, Split) begin at once, do not wait, and
-// are complete when the group has ended. Calls that end communicators can't be made in a group.
+// Group collects calls and makes them together when it ends: point-to-point calls on one communicator progress
+// concurrently, and different communicators do not wait for each other. A Group is a context: a call joins the group
+// that its context is, or is derived from. The call is then only checked, and made at the end of the group; the group
+// owns its buffers until then. Calls that make communicators (InitRank, InitAll, World, Split) begin at once, do not
+// wait, and are complete when the group has ended. Calls that end communicators can't be made in a group.
 //
-// Groups nest: an inner group's calls are made when the outermost one ends. A Group belongs to one goroutine at a time.
-// One that is given up without GroupEnd is reported, and its calls are not made. GroupStart makes it: calls in a zero
-// Group are refused.
+// Groups nest: an inner group's calls are made when the outermost group ends. A Group may be used by one goroutine at a
+// time. A group that becomes unreachable without GroupEnd is reported, and its calls are not made. GroupStart makes a
+// Group: calls in a zero Group are refused.
 type Group struct {
-	context.Context // an inner group's leads to the outer group, and keeps it alive
+	context.Context // an inner group's context refers to the outer group, and keeps it alive
 	*batch
 }
 
@@ -33,7 +33,7 @@ type Group struct {
 type batch struct {
 	*nest
 	rt      *Runtime
-	within  *batch // the group that it is in; nil for the outermost
+	within  *batch // the enclosing group; nil for the outermost
 	site    lifecycle.Site
 	ended   bool
 	endedBy lifecycle.Site
@@ -45,23 +45,23 @@ type nest struct {
 	work      *Work
 
 	mu       sync.Mutex
-	open     []*batch // that have not ended, in the order of their starts
+	open     []*batch // groups that have not ended, in the order of their starts
 	calls    []groupCall
 	made     []made
-	expected []made // for non-blocking parents
+	expected []made // jobs of non-blocking parents
 
-	// A group that stays open is recorded on the tape, because none of its calls has been made. late is set by the
-	// first call; told are the acts that say so, one for each communicator that the group has calls on.
-	since int64 // when it got its first call
+	// A group that stays open is recorded on the tape, because none of its calls has been made. The first call sets
+	// late. told has the acts that record it, one for each communicator that the group has calls on.
+	since int64 // when the group got its first call
 	late  *time.Timer
 	told  []*act
-	on    []*core // whose openGroups it is in
+	on    []*core // cores whose openGroups contain this nest
 }
 
-// openTime is how long a group may be open until that is told.
+// openTime is how long a group may be open before it is recorded.
 const openTime = time.Second
 
-// openGroups are the groups with calls on a communicator that have not ended.
+// openGroups holds the groups with calls on a communicator that have not ended.
 type openGroups struct {
 	mu    sync.Mutex
 	nests []*nest
@@ -82,7 +82,7 @@ func (g *openGroups) remove(n *nest) {
 	g.nests = slices.DeleteFunc(g.nests, func(o *nest) bool { return o == n })
 }
 
-// tell tells of the groups now, as the communicator has failed: it may be because their calls were not made.
+// tell records the groups now, as the communicator has failed: their unmade calls may be the reason.
 func (g *openGroups) tell() {
 	g.mu.Lock()
 	open := slices.Clone(g.nests)
@@ -96,12 +96,12 @@ func (g *openGroups) tell() {
 type groupCall struct {
 	c  *Comm
 	op engine.Op
-	in *batch // the group that it joined
+	in *batch // the group that the call joined
 }
 
 // made is a communicator that is made while the group is being filled.
 type made struct {
-	c   *Comm // the communicator of the job: the new one, or the parent of a Split that makes none here
+	c   *Comm // the job's communicator: the new one, or the parent of a Split that makes none here
 	job *Work
 }
 
@@ -109,11 +109,11 @@ type groupKey struct{}
 
 func (g *Group) absent() bool { return g == nil || g.batch == nil }
 
-// Value makes a group known to the calls that have it as their context.
+// Value makes the group available to calls that have it as their context.
 func (g *Group) Value(key any) any {
 	switch {
 	case key == (groupKey{}) && g == nil:
-		return &Group{} // refused by the call, where a nil one would be no group
+		return &Group{} // the call refuses it; a nil result would mean no group
 	case key == (groupKey{}):
 		return g
 	case g == nil || g.Context == nil:
@@ -128,11 +128,11 @@ func groupOf(ctx context.Context) *Group {
 	return g
 }
 
-// GroupStart begins a group; with a group as ctx, an inner one. GroupEnd must follow.
+// GroupStart begins a group; if ctx is a group, an inner one. GroupEnd must follow.
 func (rt *Runtime) GroupStart(ctx context.Context) *Group {
 	outer := groupOf(ctx)
 	if rt.absent() || outer != nil && outer.absent() {
-		return &Group{Context: ctx} // GroupEnd says so, and every call in it
+		return &Group{Context: ctx} // GroupEnd and every call in it report that
 	}
 	g := &Group{Context: ctx, batch: &batch{rt: rt, site: callSite()}}
 	if outer == nil {
@@ -171,7 +171,7 @@ func (b *batch) forgotten() {
 	}
 }
 
-// Group runs fn with a new group, and ends the group. When fn returns an error, panics, or leaves an inner group open,
+// Group runs fn with a new group, and ends the group. If fn returns an error, panics, or leaves an inner group open,
 // the calls of the group are not made, and the error is returned.
 func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 	if rt.absent() {
@@ -185,10 +185,10 @@ func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 	return rt.GroupEnd(g)
 }
 
-// GroupEnd makes the calls of the group and blocks until they are done; of an inner group, it leaves them to the
-// outermost one. Calls on non-blocking communicators go on in the background: then it returns ErrInProgress, and
-// AsyncError and Wait of each tell the rest. The error is a *GroupError that says of each communicator which calls took
-// effect.
+// GroupEnd makes the calls of the group and blocks until they are done. For an inner group, it leaves the calls to the
+// outermost group. Calls on non-blocking communicators continue in the background: GroupEnd then returns ErrInProgress,
+// and the rest is reported by AsyncError and Wait of each communicator. The error is a *GroupError that says for each
+// communicator which calls took effect.
 func (rt *Runtime) GroupEnd(g *Group) error {
 	if rt.absent() {
 		return errNoRuntime(lifecycle.CallGroupEnd)
@@ -211,20 +211,20 @@ func (rt *Runtime) GroupEnd(g *Group) error {
 	return err
 }
 
-// GroupError says how far a group that failed has come.
+// GroupError says how far a failed group has got.
 type GroupError struct {
-	Results []GroupResult // of all its communicators, in the order of their first calls
+	Results []GroupResult // results of all its communicators, in the order of their first calls
 }
 
-// GroupResult is the result of a group's calls on one communicator. They are made in order, up to the first error.
+// GroupResult is the result of a group's calls on one communicator. The calls are made in order, up to the first error.
 type GroupResult struct {
 	Comm  string // name, id, rank and size
-	Calls int    // in the group
-	Done  int    // that took effect
+	Calls int    // number of calls in the group
+	Done  int    // number of calls that took effect
 	Err   error  // nil, ErrInProgress, or the error of the next call
 }
 
-// Error lists the communicators with their calls that took effect.
+// Error lists the communicators, each with the number of calls that took effect.
 func (e *GroupError) Error() string {
 	parts := make([]string, len(e.Results))
 	for i, r := range e.Results {
@@ -249,7 +249,7 @@ func (e *GroupError) Unwrap() []error {
 	return errs
 }
 
-// summary is the error of a whole group.
+// summary returns the error of a whole group.
 func summary(results []GroupResult) error {
 	e := &GroupError{Results: results}
 	switch {
@@ -265,7 +265,7 @@ func groupError(detail string) *UsageError {
 	return &UsageError{Call: lifecycle.CallGroupEnd, Code: lifecycle.CodeInvalidUsage, Rank: -1, Detail: detail}
 }
 
-// close marks the group as ended, by the call at site.
+// close marks the group as ended by the call at site.
 func (g *Group) close(site lifecycle.Site) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -284,7 +284,8 @@ func (g *Group) close(site lifecycle.Site) error {
 	return nil
 }
 
-// tell records for each communicator that the group has calls on that it is open, and looks for more of them later.
+// tell records that the group is open on each communicator that it has calls on, and checks for more communicators
+// later.
 func (b *batch) tell() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -300,14 +301,14 @@ func (b *batch) tell() {
 		number := c.ownGroup()
 		c.numbering.Unlock()
 		a := c.act(context.Background(), lifecycle.CallGroupStart, number, b.site)
-		a.rec.Start = b.since // how many calls it gets is known when it ends
+		a.rec.Start = b.since // its number of calls is known when it ends
 		c.tape.Life(a.rec)
 		b.told = append(b.told, a)
 	}
 	b.late.Reset(openTime)
 }
 
-// untell ends what tell began, on the communicators that the group has no calls on, or on all.
+// untell ends the records that tell began, on communicators that the group has no calls on, or on all.
 func (n *nest) untell(all bool, code lifecycle.Code) {
 	ops := map[*core]uint32{}
 	for _, call := range n.calls {
@@ -355,7 +356,7 @@ func (g *Group) refused(err error) error {
 	return err
 }
 
-// drop ends the group, and inner ones that were left open, without making their calls. It does nothing to a group that
+// drop ends the group, and inner groups that were left open, without making their calls. It does nothing if the group
 // has ended.
 func (g *Group) drop() {
 	g.mu.Lock()
@@ -381,7 +382,7 @@ func (b *batch) inside(other *batch) bool {
 	return false
 }
 
-// closedTo says why calls of rt can't join the group; empty if they can, or if there is no group.
+// closedTo returns why calls of rt can't join the group; empty if they can, or if there is no group.
 func (g *Group) closedTo(rt *Runtime) string {
 	switch {
 	case g == nil:
@@ -420,7 +421,7 @@ func (g *Group) add(c *Comm, ops []engine.Op) error {
 	return nil
 }
 
-// sorted are the calls by communicator, with the communicators in the order of their first calls.
+// sorted returns the calls by communicator, and the communicators in the order of their first calls.
 func (n *nest) sorted() (order []*Comm, calls map[*Comm][]engine.Op) {
 	calls = map[*Comm][]engine.Op{}
 	for _, call := range n.calls {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// finish makes the calls, unless a communicator could not be made.
+// finish makes the group's calls, unless a communicator could not be made.
 func (g *Group) finish(site lifecycle.Site) error {
 	for _, e := range g.expected {
 		e.c.jobs.add(e.job)
@@ -38,7 +38,7 @@ func (g *Group) finishMaking() []GroupResult {
 	return results
 }
 
-// part enters this communicator's part in a group, of calls on it, and writes its start.
+// part enters this communicator's part in a group, of calls on it, and records its start.
 func (g *Group) part(c *Comm, calls []engine.Op, site lifecycle.Site) *part {
 	number, place := c.enterGroup(calls)
 	a := c.act(g.Context, lifecycle.CallGroupEnd, number, site)
@@ -46,8 +46,8 @@ func (g *Group) part(c *Comm, calls []engine.Op, site lifecycle.Site) *part {
 	return &part{c: c, calls: calls, act: a.start(), place: place, job: newWork()}
 }
 
-// skip records on the other communicators that their calls are not made, because of cause. They still count as a group,
-// as they do on ranks that could make theirs.
+// skip records on the other communicators that their calls are not made, because of cause. Their parts still count as a
+// group, as on ranks that could make their calls.
 func (g *Group) skip(site lifecycle.Site, cause error) []GroupResult {
 	order, calls := g.sorted()
 	results := make([]GroupResult, len(order))
@@ -64,7 +64,7 @@ func (g *Group) skip(site lifecycle.Site, cause error) []GroupResult {
 
 func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	order, calls := g.sorted()
-	// Places first, then the calls: two groups over the same communicators can't cross.
+	// First take all places, then make the calls: so two groups over the same communicators can't deadlock.
 	parts := make([]*part, len(order))
 	for i, c := range order {
 		parts[i] = g.part(c, calls[c], site)
@@ -74,7 +74,7 @@ func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	}
 	for i, p := range parts {
 		if p.c.blocking && i == len(parts)-1 {
-			p.run(g.Context) // the last one here: the others have begun
+			p.run(g.Context) // run the last part here: the others have begun
 		} else {
 			p.c.workers.start(func() { p.run(g.Context) })
 		}
@@ -100,7 +100,7 @@ type part struct {
 	done  int // calls that took effect; written before the job ends
 }
 
-// run makes the calls: neighbouring point-to-point calls on the same kind of memory together, collectives one after
+// run makes the calls: neighboring point-to-point calls on the same kind of memory together, collectives one after
 // another. It stops at the first error.
 func (p *part) run(ctx context.Context) {
 	c := p.c
@@ -119,7 +119,7 @@ func (p *part) run(ctx context.Context) {
 	if err != nil {
 		outcome = &GroupError{Results: []GroupResult{{Comm: c.String(), Calls: len(p.calls), Done: p.done, Err: err}}}
 	}
-	p.act.end(outcome) // with the turn, so that it is not behind the end of a Destroy on the tape
+	p.act.end(outcome) // while holding the turn, so that it doesn't follow the end of a Destroy on the tape
 	if queued == nil {
 		c.turn.leave()
 	}

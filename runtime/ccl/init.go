@@ -21,13 +21,13 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// World makes the communicator of all processes of the job, as the launcher's environment says: torchrun, Slurm, Open
-// MPI, carillon run and the others that package launch knows. It blocks until all have come, bounded by ctx, or by
-// MeetingLimit if ctx has no deadline; meanwhile, and in its error, it says which ranks have not. Called again, on all
-// ranks, it makes another one. Without a launcher it is a communicator of one rank.
+// World makes the communicator of all processes of the job, as described by the environment of the launcher: torchrun,
+// Slurm, Open MPI, carillon run and the others that package launch knows. It blocks until all have arrived, bounded by
+// ctx, or by MeetingLimit if ctx has no deadline; meanwhile, and in its error, it says which ranks are missing. Each
+// further call, on all ranks, makes another communicator. Without a launcher it makes a communicator of one rank.
 //
-// A call that ends before it tries to meet the others, because it is refused or rank 0 can't open the job's address,
-// does not count: it may be made again by that rank alone.
+// A call does not count if it ends before it tries to meet the others, because it is refused or rank 0 can't open the
+// job's address: the rank may call World again by itself.
 func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 	if rt.absent() {
 		return nil, errNoRuntime(lifecycle.CallInitRank)
@@ -42,7 +42,7 @@ func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 }
 
 // joinRun makes the process part of the run that rank 0 of a world has, and gives the world its id in that run. Until
-// then it has the id that all runs in the same environment have.
+// then the world has an id that all runs in the same environment share.
 func (c *core) joinRun(zero *meet.Introduction) {
 	c.rt.inRun(zero.Run)
 	c.id = lifecycle.RunCommID(c.id, zero.Run)
@@ -50,14 +50,14 @@ func (c *core) joinRun(zero *meet.Introduction) {
 	c.tape.Describe(c.tapeInfo(CommID{}, transport.Topology{}))
 }
 
-// inRun makes the process part of a run, unless it is part of one.
+// inRun makes the process part of a run, unless it already is part of one.
 func (rt *Runtime) inRun(run lifecycle.Run) {
 	if rt.run.CompareAndSwap(0, uint64(run)) {
 		rt.cfg.Tape.Run(run)
 	}
 }
 
-// openWorld gives a World its number, on which the ranks agree, and makes everything that needs no other rank.
+// openWorld gives a World its number, on which the ranks agree, and prepares everything that needs no other rank.
 func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 	rt := m.rt
 	rt.naming.Lock()
@@ -96,25 +96,25 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 	return c, at, nil
 }
 
-// InitRank makes a communicator of nranks ranks, of which the caller is rank. All ranks call it, with an id that one of
-// them made with NewUniqueID. It blocks until all have come, bounded by ctx, or by MeetingLimit if ctx has no deadline;
-// when that ends first the error names the ranks that are missing. Its span shows the phases rendezvous, topology and
+// InitRank makes a communicator of nranks ranks, in which the caller is rank. All ranks call it, with an id that one of
+// them made with NewUniqueID. It blocks until all have arrived, bounded by ctx, or by MeetingLimit if ctx has no
+// deadline; if that ends first, the error names the missing ranks. Its span shows the phases rendezvous, topology and
 // connect.
 func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallInitRank, []UniqueID{id}, nranks, rank, opts)
 }
 
 // InitRankScalable is InitRank with several unique ids, made by different ranks, whose processes share the work of the
-// rendezvous: for communicators of thousands of ranks. All ranks pass the same ids in the same order, at most one for
-// each rank. The first one names the communicator.
+// rendezvous: it is for communicators of thousands of ranks. All ranks pass the same ids in the same order, at most one
+// id per rank. The first id identifies the communicator.
 func (rt *Runtime) InitRankScalable(
 	ctx context.Context, ids []UniqueID, nranks, rank int, opts ...Option,
 ) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallInitRankScalable, ids, nranks, rank, opts)
 }
 
-// JoinGrow makes this process a rank of a communicator that grows: id is what a rank of it made, nranks the new size,
-// and rank one of the new numbers. It blocks until all ranks have come, bounded as InitRank.
+// JoinGrow makes this process a rank of a communicator that grows: id was made by one of its ranks, nranks is the new
+// size, and rank one of the new numbers. It blocks until all ranks have arrived, bounded as in InitRank.
 func (rt *Runtime) JoinGrow(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallGrow, []UniqueID{id}, nranks, rank, opts)
 }
@@ -162,7 +162,7 @@ func (m *making) check(ids []UniqueID) error {
 }
 
 // InitAll makes a communicator of n ranks that are all in this process, and returns them by rank. It is for goroutines
-// that work as ranks: each uses its own. When ctx ends before they are connected, the error is a SystemError.
+// that work as ranks: each uses its own Comm. If ctx ends before they are connected, the error is a SystemError.
 func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm, error) {
 	if rt.absent() {
 		return nil, errNoRuntime(lifecycle.CallInitAll)
@@ -196,7 +196,7 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 		for _, c := range comms {
 			_ = c.Close() // the first error is returned
 		}
-		if cause := context.Cause(ctx); cause != nil { // no rank is at fault: all of them are of this call
+		if cause := context.Cause(ctx); cause != nil { // no rank is at fault: all belong to this call
 			err = &SystemError{
 				Code: lifecycle.CodeOf(cause), Op: fmt.Sprintf("make the %d ranks of InitAll", n), Err: cause,
 			}
@@ -222,7 +222,7 @@ func (rt *Runtime) making(ctx context.Context, call lifecycle.Call, nranks, rank
 	return m
 }
 
-// refused records that the call was not allowed, for an argument, and returns the error.
+// refused records that the call was not allowed because of an argument, and returns the error.
 func (m *making) refused(format string, args ...any) error {
 	return m.refusedBy(lifecycle.CodeInvalidArgument, fmt.Sprintf(format, args...))
 }
@@ -238,8 +238,8 @@ func (m *making) outsideGroup() error {
 	return nil
 }
 
-// ended records a call that ended before there was a communicator, on a tape of its own, and returns err. The call was
-// refused, if err is a UsageError or the runtime is closed, or failed.
+// ended records a call that ended before there was a communicator, on a tape slot of its own, and returns err. The call
+// was refused if err is a UsageError or the runtime is closed; otherwise it failed.
 func (m *making) ended(err error) error {
 	w := m.rt.cfg.Tape.Comm(tape.CommInfo{
 		ID: m.ID, Name: m.Name, Rank: m.Rank, Size: m.Size, Engine: m.rt.cfg.Engine.Name,
@@ -282,7 +282,7 @@ func (m *making) open(id UniqueID) (*Comm, error) {
 	return c, nil
 }
 
-// meetFirst makes a communicator that has no parent ready, with the ranks that come to a rendezvous. met, if not nil,
+// meetFirst makes a communicator without a parent ready, with the ranks that arrive at a rendezvous. met, if not nil,
 // gets rank 0's introduction.
 func (c *Comm) meetFirst(
 	ctx context.Context, at rendezvous.Rendezvous, met func(zero *meet.Introduction),
@@ -294,10 +294,11 @@ func (c *Comm) meetFirst(
 	})
 }
 
-// MeetingLimit is how long the ranks of World, InitRank and JoinGrow wait for the others where no context says it.
+// MeetingLimit is how long the ranks of World, InitRank and JoinGrow wait for the others if the context has no
+// deadline.
 const MeetingLimit = 10 * time.Minute
 
-// limited gives ctx a limit if it has no deadline. explain adds to an error that this limit was the reason.
+// limited gives ctx a limit if it has no deadline. explain adds to an error that the limit was the reason.
 func limited(ctx context.Context, limit time.Duration) (
 	bounded context.Context, cancel context.CancelFunc, explain func(error) error,
 ) {
@@ -332,7 +333,7 @@ func (c *core) meet(
 	}
 	bounded, cancel, explain := limited(ctx, MeetingLimit)
 	defer cancel()
-	meeting, cancel := endedBy(bounded, err) // ended, so that the others learn of the error
+	meeting, cancel := endedBy(bounded, err) // ended on error, so that the others learn of it
 	defer cancel()
 	ranks, failed := meet.Introduce(meeting, at, rank, size, &mine)
 	if err = cmp.Or(err, explain(failed)); err != nil {
@@ -359,7 +360,7 @@ func (c *core) meet(
 	return nil
 }
 
-// newComm makes a communicator that isn't connected yet, and puts it on the books.
+// newComm makes a communicator that isn't connected yet, and registers it.
 func (rt *Runtime) newComm(o *options) (*Comm, error) {
 	info := o.Info
 	info.NonBlocking = info.NonBlocking && !rt.cfg.Blocking
@@ -399,7 +400,7 @@ func (rt *Runtime) newComm(o *options) (*Comm, error) {
 	return handle, nil
 }
 
-// tapeInfo describes the communicator for the tape, with a topology that is zero until it is known.
+// tapeInfo describes the communicator for the tape. t is the zero Topology until the topology is known.
 func (c *core) tapeInfo(parent CommID, t transport.Topology) tape.CommInfo {
 	info := tape.CommInfo{
 		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: len(t.Ranks),
@@ -426,8 +427,8 @@ func (c *core) engineName() string {
 	return name
 }
 
-// initialize runs the call that makes the communicator: here, or, for a non-blocking one and in a group, in the
-// background. Abort interrupts it.
+// initialize runs the call that makes the communicator: here, or in the background if it is non-blocking or in a group.
+// Abort interrupts it.
 func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Context) error) (*Comm, error) {
 	g := groupOf(ctx)
 	if !c.blocking {
@@ -448,7 +449,7 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 		return err
 	}
 	if c.blocking && g == nil {
-		if err := start(); err != nil { // the caller never gets it
+		if err := start(); err != nil { // the caller never gets the communicator
 			_ = c.end(ctx, ending{call: lifecycle.CallAbort, tolerant: true, silent: true})
 			return nil, err
 		}
@@ -456,8 +457,8 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 	}
 	c.jobs.add(c.start)
 	c.workers.start(func() {
-		_ = start()          // the job has its error
-		runtime.KeepAlive(c) // the group alone may hold it, while its end waits for the job
+		_ = start()          // the job has the error
+		runtime.KeepAlive(c) // only the group may hold it, while its end waits for the job
 	})
 	if g != nil {
 		g.await(c, c.start)
@@ -466,7 +467,7 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 	return c, ErrInProgress
 }
 
-// endedBy is ctx, ended with err as its cause unless err is nil.
+// endedBy returns ctx, ended with err as its cause unless err is nil.
 func endedBy(ctx context.Context, err error) (ended context.Context, release func()) {
 	ended, cancel := context.WithCancelCause(ctx)
 	if err != nil {
@@ -475,7 +476,7 @@ func endedBy(ctx context.Context, err error) (ended context.Context, release fun
 	return ended, func() { cancel(nil) }
 }
 
-// alsoEnds is ctx, which also ends with other. The caller calls release.
+// alsoEnds returns a context that ends with ctx or with other. The caller calls release.
 func alsoEnds(ctx, other context.Context) (both context.Context, release func()) {
 	both, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -485,7 +486,8 @@ func alsoEnds(ctx, other context.Context) (both context.Context, release func())
 	}
 }
 
-// connect connects the ranks. members has their numbers in the parent; nil if there is none, or if they keep them.
+// connect connects the ranks. members has their numbers in the parent; nil without a parent, or if they keep their
+// numbers.
 func (c *core) connect(
 	ctx context.Context, a *act, port *fabric.Port, ranks []meet.Introduction, members []int,
 ) error {

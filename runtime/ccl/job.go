@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// jobs are the calls on a communicator that go on in the background and are not completed, oldest first: init, split,
-// finalize, its part in a group. A job leaves the list in poll, which AsyncError and Wait call, and at the end of the
-// group whose caller waited for it: nothing else completes one.
+// jobs lists the calls on a communicator that run in the background and are not completed, oldest first: init, split,
+// finalize, its part in a group. A job leaves the list in poll, which AsyncError and Wait call, and at the end of a
+// group whose caller waited for it: nothing else completes a job.
 type jobs struct {
 	mu      sync.Mutex
 	list    []*Work
-	dropped bool // for good
+	dropped bool // permanently
 }
 
 // add puts a job on the list, unless the communicator has ended.
@@ -24,7 +24,7 @@ func (s *jobs) add(j *Work) {
 	}
 }
 
-// poll completes ended jobs, in order, up to the first error; it is ErrInProgress if a job has not ended.
+// poll completes ended jobs, in order, up to the first error. It returns ErrInProgress if a job has not ended.
 func (s *jobs) poll() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *jobs) complete(j *Work) {
 	s.list = slices.DeleteFunc(s.list, func(other *Work) bool { return other == j })
 }
 
-// drop removes all jobs, also those that are added later, as the communicator has ended.
+// drop removes all jobs, including those added later, as the communicator has ended.
 func (s *jobs) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *jobs) unfinished() []*Work {
 	return slices.Clone(s.list)
 }
 
-// wait blocks until the jobs that are on the list now have ended, or ctx ends. It completes none.
+// wait blocks until the jobs that are on the list now have ended, or ctx ends. It completes no job.
 func (s *jobs) wait(ctx context.Context) error {
 	for _, j := range s.unfinished() {
 		select {

@@ -8,16 +8,17 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// In all collectives and point-to-point calls n is comm.Size(), a buffer's length is in elements, and the caller owns
+// In all collectives and point-to-point calls, n is comm.Size() and a buffer's length is in elements. The caller owns
 // the buffers and must not touch them until the call returns (for a call in a group: until the group ends).
 //
-// A UsageError about an argument is this rank's alone: nothing was sent, and the communicator is as it was. The other
-// ranks wait: until this rank makes its call well, until it leaves the communicator, or until their own contexts end.
+// A UsageError about an argument only concerns this rank: nothing was sent, and the communicator is unchanged. The
+// other ranks wait until this rank makes its call correctly, until it leaves the communicator, or until their own
+// contexts end.
 //
-// Source of their meaning: NCCL's collective and point-to-point API, and MPI's for Gather, Scatter and AllToAll.
+// Sources of the semantics: NCCL's collective and point-to-point API, and MPI's for Gather, Scatter and AllToAll.
 
-// AllReduce combines send of all ranks element by element, and leaves the result in recv on all of them, the same bit
-// by bit. len(send) == len(recv), the same on all ranks; send and recv may be the same slice (in place), and must not
+// AllReduce combines send of all ranks element by element, and leaves the same result, bit by bit, in recv on all of
+// them. len(send) == len(recv), the same on all ranks; send and recv may be the same slice (in place), and must not
 // overlap otherwise.
 func AllReduce[T kernels.Element](
 	ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption,
@@ -25,7 +26,8 @@ func AllReduce[T kernels.Element](
 	return comm.call(ctx, newOp(lifecycle.CallAllReduce, send, recv, op, -1, opts))
 }
 
-// IAllReduce is AllReduce in the background. It joins the order of the communicator's calls when it is called.
+// IAllReduce is AllReduce in the background. It takes its place in the order of the communicator's calls when it is
+// called.
 func IAllReduce[T kernels.Element](
 	ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption,
 ) *Work {

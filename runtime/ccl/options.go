@@ -29,25 +29,25 @@ const MaxRanks = 1 << 16
 // Option is a setting of one communicator.
 type Option func(*options)
 
-// options describe a communicator before it is made; Options set some of the fields.
+// options describes a communicator before it is made; Options set some of the fields.
 type options struct {
 	lifecycle.Info
 	devices []engine.DeviceKind
 }
 
-// WithName gives the communicator a name for people: in errors, spans and as a metric label. Names are few: "dp", "tp",
-// not one for each step. The default is "world" for World, "comm" for InitRank and InitAll, and parent's name plus "/"
-// the number of the split for Split, and likewise for Shrink and Grow; after a Revoke splits count anew, and the
-// name is the parent's plus "/after-revoke/" and the number.
+// WithName gives the communicator a name for humans: in errors, spans and as a metric label. Use few names: "dp", "tp",
+// not one for each step. The default is "world" for World, "comm" for InitRank and InitAll, and the parent's name plus
+// "/" and the number of the split for Split, and likewise for Shrink and Grow. After a Revoke, splits are numbered
+// anew, and the name is the parent's plus "/after-revoke/" and the number.
 func WithName(name string) Option { return func(o *options) { o.Name = name } }
 
 // NonBlocking makes a communicator whose Init, Split, Finalize and group ends return ErrInProgress at once; AsyncError
-// and Wait tell when they are done. A runtime that was configured as blocking (NCCL_COMM_BLOCKING=1) ignores it.
+// and Wait tell when they are done. A runtime configured as blocking (NCCL_COMM_BLOCKING=1) ignores it.
 func NonBlocking() Option { return func(o *options) { o.NonBlocking = true } }
 
-// WithDevice puts the rank on a GPU, such as runtime/engine/cuda's: it can then make calls on device memory, too (…On).
-// All ranks of a communicator are on GPUs, or none is. InitAll takes one for each rank, or one for all. Communicators
-// that are made of this one are on the same GPU.
+// WithDevice puts the rank on a GPU, such as runtime/engine/cuda's. The rank can then also make calls on device memory
+// (…On). Either all ranks of a communicator are on GPUs, or none is. InitAll takes one device for each rank, or one for
+// all. Communicators derived from this one are on the same GPU.
 func WithDevice(devices ...engine.DeviceKind) Option {
 	return func(o *options) { o.devices = devices }
 }
@@ -55,5 +55,5 @@ func WithDevice(devices ...engine.DeviceKind) Option {
 // OpOption is a setting of one operation.
 type OpOption struct{ scale float64 }
 
-// Scale is the factor of PreMulSum. Ranks may have different ones.
+// Scale sets the factor of PreMulSum. It may differ between ranks.
 func Scale(factor float64) OpOption { return OpOption{factor} }

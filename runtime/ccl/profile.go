@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// openProfile begins the communicator for the profiler's plug-ins, before a rank can send.
+// openProfile announces the communicator to the profiler's plug-ins, before a rank can send.
 func (c *core) openProfile(ctx context.Context, port *fabric.Port, nodes int) {
 	c.profile = c.rt.cfg.Profiler.Comm(ctx, profiler.Info{
 		ID: c.id, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes,
@@ -21,9 +21,9 @@ func (c *core) openProfile(ctx context.Context, port *fabric.Port, nodes int) {
 	}
 }
 
-// profiled are the events of operations that are made together.
+// profiled holds the events of operations that are made together.
 type profiled struct {
-	group profiler.ID // their group, if they begin one that ends with them
+	group profiler.ID // the event of their group, if they begin a group that ends with them
 	one   profiler.ID
 	more  []profiler.ID
 }

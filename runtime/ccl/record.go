@@ -11,17 +11,17 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// act is a lifecycle act of a communicator while it goes on: its start is on the tape, its phases and its end follow.
+// act is a lifecycle act of a communicator in progress: its start is on the tape, its phases and its end follow.
 type act struct {
 	c   *core
 	rec tape.LifeRecord
-	// members translates ranks of the communicator that the act makes into c's, once errors name the former.
+	// members translates ranks of the communicator that the act makes into ranks of c, if errors name the former.
 	members []int
-	// foreignRanks tells that errors name ranks of another communicator, and those of c are not known.
+	// foreignRanks says that errors name ranks of another communicator, whose ranks in c are unknown.
 	foreignRanks bool
 }
 
-// act returns the act of a call, not started yet. seq is its number among the acts of its kind on this communicator.
+// act returns the act of a call, not started yet. seq is its number among acts of its kind on this communicator.
 func (c *core) act(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
 	return &act{c: c, rec: tape.LifeRecord{
 		Act: actOf[call], Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(),
@@ -29,24 +29,25 @@ func (c *core) act(ctx context.Context, call lifecycle.Call, seq uint64, site li
 	}}
 }
 
-// initAct is the act by which call makes this communicator. (To its parent, the same call is a split, shrink or grow.)
+// initAct returns the act by which call makes this communicator. (For its parent, the same call is a split, shrink or
+// grow.)
 func (c *core) initAct(ctx context.Context, call lifecycle.Call, site lifecycle.Site) *act {
 	a := c.act(ctx, call, 0, site)
 	a.rec.Act = tape.ActInit
 	return a
 }
 
-// start writes the act's start, and the communicator's state during it.
+// start records the act's start, and the communicator's state during it.
 func (a *act) start() *act {
 	a.c.tape.State(a.c.life.State())
 	a.c.tape.Life(a.rec)
 	return a
 }
 
-// stopped is the error of the operations that the act stops because of cause, which may be nil.
+// stopped returns the error of the operations that the act stops because of cause, which may be nil.
 func (a *act) stopped(code lifecycle.Code, detail string, cause error) *UsageError {
 	if cause != nil {
-		a.rec.Text = cause.Error() // of its end
+		a.rec.Text = cause.Error() // for the record of the end
 		detail += ": " + a.rec.Text
 	} else if refusal := a.c.refusal.Load(); refusal != nil {
 		detail += "; its last call was refused: " + *refusal
@@ -63,7 +64,7 @@ func (a *act) phase(p tape.Phase) {
 	a.c.tape.Life(rec)
 }
 
-// end writes the act's end, and the communicator's state after it.
+// end records the act's end, and the communicator's state after it.
 func (a *act) end(err error) {
 	peer, text := culprit(err), a.rec.Text
 	if peer >= 0 && int(peer) < len(a.members) {
@@ -78,7 +79,7 @@ func (a *act) end(err error) {
 	a.conclude(lifecycle.CodeOf(err), peer, text)
 }
 
-// conclude is end with the parts of the error given one by one, for an error that names another communicator's ranks.
+// conclude is end with the parts of the error given separately, for an error that names ranks of another communicator.
 func (a *act) conclude(code lifecycle.Code, peer int32, text string) {
 	rec := a.rec
 	rec.Stage, rec.Phase = tape.StageEnd, tape.PhaseNone
@@ -88,7 +89,7 @@ func (a *act) conclude(code lifecycle.Code, peer int32, text string) {
 	a.c.tape.Life(rec)
 }
 
-// actOf has the act that a call is, or would have been; tape.ActNone for an operation.
+// actOf maps a call to its act; an operation has tape.ActNone.
 var actOf = map[lifecycle.Call]tape.Act{
 	lifecycle.CallInitRank: tape.ActInit, lifecycle.CallInitRankConfig: tape.ActInit,
 	lifecycle.CallInitRankScalable: tape.ActInit, lifecycle.CallInitAll: tape.ActInit,
@@ -98,7 +99,7 @@ var actOf = map[lifecycle.Call]tape.Act{
 	lifecycle.CallGroupStart: tape.ActGroup, lifecycle.CallGroupEnd: tape.ActGroup,
 }
 
-// callerSpan is the span in ctx, for a link to it.
+// callerSpan returns the span in ctx, for a link to it.
 func callerSpan(ctx context.Context) tape.SpanContext {
 	return spanContext(trace.SpanContextFromContext(ctx))
 }
@@ -110,7 +111,7 @@ func spanContext(sc trace.SpanContext) tape.SpanContext {
 	return tape.SpanContext{TraceID: sc.TraceID(), SpanID: sc.SpanID(), Flags: byte(sc.TraceFlags())}
 }
 
-// started writes the start of an operation, with the span in ctx if there is one. The caller has the turn.
+// started records the start of an operation, with the span in ctx if there is one. The caller has the turn.
 func (c *Comm) started(ctx context.Context, number uint64, sig *tape.Signature, algorithm uint8) (launched uint64) {
 	if c.tape == nil {
 		return 0
@@ -118,11 +119,12 @@ func (c *Comm) started(ctx context.Context, number uint64, sig *tape.Signature, 
 	return c.tape.StartFrom(c.caller.of(ctx), number, sig, algorithm)
 }
 
-// lastCaller is the span in the context of the last operation, which most have in common with the one before.
+// lastCaller caches the span in the context of the last operation: most operations have the same context as the one
+// before.
 type lastCaller struct {
-	// ctx is nil, or of package context, whose contexts don't change.
+	// ctx is nil or of a type of package context; such contexts don't change.
 	ctx   context.Context
-	span  *tape.SpanContext // nil: none; else found
+	span  *tape.SpanContext // nil if there is none, otherwise &found
 	found tape.SpanContext
 }
 
@@ -134,7 +136,7 @@ func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 	return l.look(ctx)
 }
 
-// sameContext tells whether two contexts are one, by type and address, as not all can be compared with ==.
+// sameContext reports whether two contexts are identical, by type and address, as not all can be compared with ==.
 func sameContext(a, b context.Context) bool {
 	type words [2]uintptr
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))
@@ -149,7 +151,7 @@ func (l *lastCaller) look(ctx context.Context) *tape.SpanContext {
 	if t.PkgPath() == "context" {
 		l.ctx = ctx
 	}
-	if span := trace.SpanFromContext(ctx); span != noSpan { // asked first, because a span's context is large
+	if span := trace.SpanFromContext(ctx); span != noSpan { // checked first, because a span's context is large
 		if l.found = spanContext(span.SpanContext()); l.found != (tape.SpanContext{}) {
 			l.span = &l.found
 		}

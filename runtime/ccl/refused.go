@@ -7,10 +7,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// refusals returns a function that records on the tape, once for each call, that this rank's proxy refused an operation
-// during the call, which doesn't fail by that.
+// refusals returns a function that records on the tape that this rank's proxy refused an operation during a call, once
+// for each call. The call doesn't fail because of that.
 func (c *core) refusals() func(error) {
-	var noted atomic.Uint64 // the last call with a record, and its number, plus 1
+	var noted atomic.Uint64 // the last call with a record: call and number plus 1
 	return func(err error) {
 		call, seq, _, _ := c.comm.Current()
 		if is := uint64(call)<<56 | seq + 1; noted.Swap(is) == is {

@@ -16,33 +16,33 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// ShrinkMode is Shrink's treatment of operations in flight.
+// ShrinkMode says how Shrink treats operations in flight.
 type ShrinkMode int
 
 // The modes, as NCCL_SHRINK_DEFAULT and NCCL_SHRINK_ABORT.
 const (
-	// ShrinkDefault waits for operations in flight. It is for a communicator that is well.
+	// ShrinkDefault waits for operations in flight. It is for a healthy communicator.
 	ShrinkDefault ShrinkMode = iota
 	// ShrinkAbort cancels them, as Revoke does. It is for a communicator that has failed, for instance because a rank
 	// died.
 	ShrinkAbort
 )
 
-// The ids of children that are of no color of a Split follow from these.
+// The colors from which the ids of children of Shrink and Grow are derived; no Split uses them.
 const (
 	shrinkColor = -2
 	growColor   = -3
 )
 
-// Shrink makes a communicator of the ranks that are left when exclude are taken away; they keep their order. All of
-// those call it, with the same list, and the excluded ranks do not. The parent stays as it is, and must be destroyed;
-// with ShrinkAbort, it is revoked. A communicator that has failed or was revoked can be shrunk, which is what Shrink is
-// for.
+// Shrink makes a communicator of the remaining ranks when exclude are removed; they keep their order. All remaining
+// ranks call it, with the same list, and the excluded ranks do not. The parent stays as it is, and must be destroyed;
+// with ShrinkAbort, it is revoked. A communicator that has failed or was revoked can be shrunk, which is the purpose of
+// Shrink.
 //
-// It blocks until all remaining ranks have come, bounded by ctx; a non-blocking communicator returns the child with
-// ErrInProgress. When a rank dies meanwhile, or the ranks pass different lists, it fails, and may be called again, by
-// all that remain. The ranks that its errors name are those of the new communicator; Lost tells which of this one are
-// gone.
+// It blocks until all remaining ranks have arrived, bounded by ctx; a non-blocking communicator returns the child with
+// ErrInProgress. If a rank dies meanwhile, or the ranks pass different lists, it fails, and may be called again, by all
+// remaining ranks. Its errors use the rank numbers of the new communicator; Lost returns which ranks of this one are
+// lost.
 func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts ...Option) (*Comm, error) {
 	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallShrink); err != nil {
@@ -62,7 +62,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	rank := slices.Index(members, c.rank)
 	d := &derivation{
 		call: lifecycle.CallShrink, site: site, text: withoutText(exclude), opts: opts, rank: rank, size: len(members),
-		id: func(number uint64) CommID { // the ranks must agree on the members
+		id: func(number uint64) CommID { // makes ranks agree on the members
 			id := lifecycle.ChildCommID(c.id, number, shrinkColor)
 			for _, m := range members {
 				id = lifecycle.ChildCommID(id, number, m)
@@ -80,7 +80,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	return c.derive(ctx, d)
 }
 
-// clear prepares the communicator for a Shrink, by its mode.
+// clear prepares the communicator for a Shrink, according to its mode.
 func (c *Comm) clear(ctx context.Context, mode ShrinkMode, why error, site lifecycle.Site) error {
 	if mode == ShrinkDefault {
 		return c.mayChange(ctx, lifecycle.CallShrink)
@@ -89,16 +89,16 @@ func (c *Comm) clear(ctx context.Context, mode ShrinkMode, why error, site lifec
 	if err := c.outsideGroup(ctx, lifecycle.CallShrink); err != nil {
 		return err
 	}
-	if c.revoke(why, site) != nil { // it was revoked before, or has ended
+	if c.revoke(why, site) != nil { // it was already revoked, or has ended
 		return c.check(lifecycle.CallShrink)
 	}
 	return nil
 }
 
-// mostText bounds the ranks that a shrink's start tells of.
+// mostText bounds the length of the list of ranks in the record of a shrink's start.
 const mostText = 1000
 
-// withoutText are the ranks that a shrink leaves out, as its start on the tape has them.
+// withoutText returns the text on the tape about the ranks that a shrink leaves out.
 func withoutText(exclude []int) string {
 	b, ranks := []byte("without ranks "), slices.Sorted(slices.Values(exclude))
 	for from, to := 0, 0; from < len(ranks); from = to {
@@ -117,7 +117,7 @@ func withoutText(exclude []int) string {
 	return string(b)
 }
 
-// without are the ranks that remain, ascending.
+// without returns the remaining ranks, ascending.
 func (c *core) without(exclude []int, mode ShrinkMode) ([]int, error) {
 	bad := func(format string, args ...any) error {
 		return c.usage(lifecycle.CallShrink, lifecycle.CodeInvalidArgument, format, args...)
@@ -147,14 +147,14 @@ func (c *core) without(exclude []int, mode ShrinkMode) ([]int, error) {
 	return members, nil
 }
 
-// Grow makes a communicator with more ranks: the ranks of this one keep their numbers, and new ones, in other
-// processes, join with Runtime.JoinGrow. nranks is the new size. One rank makes an id with Runtime.NewUniqueID, carries
-// it to the new ranks, and passes it here; the others pass the zero UniqueID, and get it from that rank. An id serves
-// for one Grow. The parent stays as it is, and must be destroyed.
+// Grow makes a communicator with more ranks: the ranks of this one keep their numbers, and new ranks, in other
+// processes, join with Runtime.JoinGrow. nranks is the new size. One rank makes an id with Runtime.NewUniqueID, passes
+// it to the new ranks, and passes it here; the others pass the zero UniqueID, and get the id from that rank. An id
+// serves for one Grow. The parent stays as it is, and must be destroyed.
 //
-// It blocks until all ranks, old and new, have come, bounded by ctx; a non-blocking communicator returns the child with
-// ErrInProgress. The child's id is known once AsyncError of the child no longer says so. When ctx ends before all ranks
-// of this communicator have called Grow, it fails; after that, only the child.
+// It blocks until all ranks, old and new, have arrived, bounded by ctx; a non-blocking communicator returns the child
+// with ErrInProgress. The child's id is known once the child's AsyncError no longer returns that. If ctx ends before
+// all ranks of this communicator have called Grow, this communicator fails; after that, only the child.
 func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option) (*Comm, error) {
 	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallGrow); err != nil {
@@ -175,15 +175,15 @@ func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option
 	}
 	d := &derivation{
 		call: lifecycle.CallGrow, site: callSite(), opts: opts, rank: c.rank, size: nranks,
-		// The child's id follows from the unique id, which only one rank has: until all have it, the child has one that
-		// follows from the parent, and so is the same on its ranks.
+		// The child's id is derived from the unique id, which only one rank has. Until all have it, the child has an id
+		// derived from the parent's, which therefore is the same on the parent's ranks.
 		id: func(number uint64) CommID { return lifecycle.ChildCommID(c.id, number, growColor) },
 	}
 	d.meet = func(ctx context.Context) error { return c.grow(ctx, d, id) }
 	return c.derive(ctx, d)
 }
 
-// grow is the part of Grow that talks to the other ranks.
+// grow is the part of Grow that communicates with the other ranks.
 func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 	child := d.child
 	id, err := c.growID(ctx, d, mine)
@@ -193,7 +193,7 @@ func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 		child.tape.Describe(child.tapeInfo(c.id, transport.Topology{}))
 		d.act.rec.Child = child.id
 	}
-	d.init.start() // now that the id is known, or never will be
+	d.init.start() // now the id is known, or never will be
 	if err != nil {
 		if !mine.IsZero() { // only this rank can tell the joining ranks
 			ctx, cancel := endedBy(ctx, err)
@@ -213,8 +213,8 @@ func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 	return err
 }
 
-// whileConnected is ctx, which ends when the communicator loses a rank, with that as its cause: a meeting does not
-// notice the death of a rank that has not come.
+// whileConnected returns ctx, ended when the communicator loses a rank, with that loss as its cause: a meeting does not
+// notice the death of a rank that has not arrived.
 func (c *core) whileConnected(ctx context.Context) (connected context.Context, release func()) {
 	connected, lose := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
@@ -238,7 +238,7 @@ func (c *core) whileConnected(ctx context.Context) (connected context.Context, r
 	}
 }
 
-// growID gets the id that one of the ranks has to all ranks.
+// growID passes the id that one of the ranks has to all ranks.
 func (c *core) growID(ctx context.Context, d *derivation, mine UniqueID) (id UniqueID, err error) {
 	var payload []byte
 	if !mine.IsZero() {

@@ -31,13 +31,13 @@ func (c *Comm) run(ctx context.Context, call lifecycle.Call, ops []engine.Op) er
 	}
 	mine := c.ops[:copy(c.ops[:], ops)]
 	err := c.execute(ctx, call, mine)
-	clear(mine) // the buffers are the caller's again
+	clear(mine) // the caller owns the buffers again
 	c.turn.leave()
 	runtime.KeepAlive(c) // a communicator with an operation in flight is not leaked
 	return err
 }
 
-// launch makes one operation in a goroutine of its own, with its place in the order of calls taken now.
+// launch makes one operation in a new goroutine, but takes its place in the order of calls now.
 func (c *Comm) launch(ctx context.Context, op engine.Op) *Work {
 	ops := []engine.Op{op}
 	if err := c.admit(ctx, op.Call, ops); err != nil {
@@ -55,14 +55,14 @@ func (c *Comm) launch(ctx context.Context, op engine.Op) *Work {
 			w.finish(err)
 			return
 		}
-		defer c.turn.leave() // afterwards, so that no later operation is seen done before this one
+		defer c.turn.leave() // leave after finish, so that no later operation appears done before this one
 		w.finish(c.execute(ctx, op.Call, ops))
 	})
 	return w
 }
 
 // admit checks whether a call is legal, then its arguments, and completes its operations. The order matters: the
-// communicator may become ready in between, and arguments that weren't checked must not be used then.
+// communicator may become ready in between, and unchecked arguments must not be used then.
 func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []engine.Op) error {
 	if c.absent() {
 		return nilComm(call)
@@ -86,27 +86,27 @@ func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []engine.Op) 
 	return nil
 }
 
-// queue waits until place has the turn. A context that ends first abandons the operation, and with it the communicator:
-// the other ranks will wait for this rank's part.
+// queue waits until place has the turn. If its context ends first, it abandons the operation, and with it the
+// communicator: the other ranks will wait for this rank's part.
 func (c *core) queue(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	if err := c.turn.wait(ctx, place); err != nil {
 		err = c.abandoned(ctx, call)
 		c.comm.Abandon(err)
-		return c.fail(call, max(c.collectives.Load(), 1), err) // it has no number yet
+		return c.fail(call, max(c.collectives.Load(), 1), err) // the operation has no number yet
 	}
 	return nil
 }
 
 // execute runs a collective, or point-to-point operations that progress together. The caller has the turn.
 func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op) error {
-	if c.over { // it ended before this call's turn came
+	if c.over { // the communicator ended before this call's turn came
 		return c.refused(ctx, call, c.life.Check(call))
 	}
 	if err := engine.CheckToSelf(ops, c.rank); err != nil {
 		return c.refused(ctx, call, c.usage(call, lifecycle.CodeInvalidArgument, "%v", err))
 	}
 	if c.refusal.Load() != nil {
-		c.refusal.Store(nil) // the caller has gone on
+		c.refusal.Store(nil) // the caller has continued
 	}
 	number, sig := c.number(call, ops)
 	var err error
@@ -134,7 +134,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 }
 
 // number numbers a call, and makes its signature for the tape. The ranks agree on the numbers of collectives, and two
-// of them on those of their messages; each rank numbers operations that progress together by itself.
+// ranks on those of their messages; each rank numbers operations that progress together by itself.
 func (c *core) number(call lifecycle.Call, ops []engine.Op) (uint64, tape.Signature) {
 	op := &ops[0]
 	sig := tape.Signature{
@@ -170,8 +170,8 @@ func (c *core) number(call lifecycle.Call, ops []engine.Op) (uint64, tape.Signat
 	return c.together, sig
 }
 
-// overtaken tells why a call whose turn has come is illegal now: a call before it ended the communicator. nil if none
-// did. The caller has the turn.
+// overtaken returns why a call whose turn has come is illegal now: an earlier call ended the communicator. It returns
+// nil if none did. The caller has the turn.
 func (c *core) overtaken(call lifecycle.Call) error {
 	if !c.over {
 		return nil

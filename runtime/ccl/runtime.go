@@ -22,41 +22,41 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Config configures a Runtime. Only the Engine is required: with it alone, a runtime records nothing.
+// Config configures a Runtime. Only Engine is required: without the other fields, a runtime records nothing.
 type Config struct {
-	// Engine carries out operations: host.Kind() on host memory.
+	// Engine carries out operations; host.Kind() does so on host memory.
 	Engine engine.Kind
 	// World is this process's place in the job, from the launcher; see launch.FromEnv. Runtime.World uses it.
 	World launch.World
-	// Rendezvous makes the meeting point for the ranks of World; nil: rank 0 serves it.
+	// Rendezvous makes the meeting point for the ranks of World; if nil, rank 0 serves it.
 	Rendezvous func(lifecycle.UniqueID) (rendezvous.Rendezvous, error)
 	// Blocking makes every communicator blocking, despite its options (NCCL_COMM_BLOCKING=1).
 	Blocking bool
-	// Algorithm is used for every operation that has it, instead of the tuning table's (CARILLON_ALGO). algo.Auto is
-	// none.
+	// Algorithm is used, instead of the tuning table's choice, for every operation that has it (CARILLON_ALGO).
+	// algo.Auto means none.
 	Algorithm algo.Algorithm
-	// Fabric configures the connections of ranks.
+	// Fabric configures the connections between ranks.
 	Fabric fabric.Config
-	// Contact is an address of this process for other purposes than communicators, which ranks of other processes get
-	// when a communicator begins; nil or "" for none. Met gets theirs, on the goroutine that makes the communicator,
-	// and must not block.
+	// Contact returns an address of this process for purposes other than communicators, which ranks of other processes
+	// get when a communicator is made; nil or "" for none. Met gets their addresses, on the goroutine that makes the
+	// communicator, and must not block.
 	Contact func() string
 	Met     func(contacts []string)
 	// Tape is the process's flight recorder; nil records nothing. The caller closes it, after the Runtime.
 	Tape *tape.Writer
-	// Profiler has the plug-ins that get the events of communicators; nil for none. The caller closes it, after the
+	// Profiler has the plug-ins that get the events of communicators; nil for none. The caller closes it after the
 	// Runtime.
 	Profiler *profiler.Profiler
-	// ToldToEnd tells whether the process was told to end, so that its open communicators are no mistake; nil is never.
+	// ToldToEnd reports whether the process was told to end; open communicators are then no mistake. nil means never.
 	ToldToEnd func() bool
 	// Log is where the runtime logs; nil is slog.Default.
 	Log *slog.Logger
-	// TapeIsLogged tells that a reader logs the tape, so that the runtime must not log the same again.
+	// TapeIsLogged says that a reader logs the tape, so the runtime must not log the same again.
 	TapeIsLogged bool
 }
 
-// Runtime makes communicators. A process has one, as a rule. It is safe for concurrent use. New makes it: calls on a
-// nil or zero Runtime are a UsageError.
+// Runtime makes communicators. A process usually has one. It is safe for concurrent use. It is made by New: calls on a
+// nil or zero Runtime return a UsageError.
 type Runtime struct {
 	cfg    Config
 	lives  *lifecycle.Registry
@@ -67,15 +67,15 @@ type Runtime struct {
 	mu     sync.Mutex
 	comms  map[*core]struct{}
 	closed bool
-	down   chan struct{} // closed when Close has done its work
+	down   chan struct{} // closed when Close has finished
 
 	reapers  sync.WaitGroup // goroutines that report and end leaked communicators and groups
-	troubled atomic.Bool    // a communicator has failed, and none was made since
+	troubled atomic.Bool    // a communicator has failed, and none was made since then
 
-	run atomic.Uint64 // the lifecycle.Run that the process is part of; 0 until it is known
+	run atomic.Uint64 // the lifecycle.Run of the process; 0 until it is known
 
 	naming sync.Mutex // held while a World gets its number
-	worlds int        // calls of World that were begun, so far; by the holder of naming
+	worlds int        // number of calls of World that have begun; guarded by naming
 }
 
 // New makes a Runtime. Close ends it.
@@ -97,8 +97,8 @@ func New(cfg Config) (*Runtime, error) {
 
 func (rt *Runtime) absent() bool { return rt == nil || rt.lives == nil }
 
-// NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the
-// meeting point of the ranks until its Runtime is closed. An id makes one communicator.
+// NewUniqueID makes the id of a new communicator, which the caller must pass to all its ranks. This process serves as
+// the meeting point of the ranks until its Runtime is closed. An id makes one communicator.
 func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 	if rt.absent() {
 		return UniqueID{}, errNoRuntime(lifecycle.CallNone)
@@ -114,9 +114,9 @@ func (rt *Runtime) ProxyStats() fabric.ProxyStats {
 	return rt.fabric.ProxyStats()
 }
 
-// Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked:
-// it is reported with the place where it was made, unless an error, or the process's being told to end, is why the
-// runtime stops. After Close nothing of the runtime runs any more.
+// Close ends the runtime, and aborts the communicators that are still alive. A communicator that was still usable was
+// leaked: Close reports it with the place where it was made, unless the runtime stops because of an error or because
+// the process was told to end. After Close, nothing of the runtime runs any more.
 func (rt *Runtime) Close(ctx context.Context) error {
 	if rt.absent() {
 		return nil
@@ -151,7 +151,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	return err
 }
 
-// reap runs fn, which reports and ends something leaked, unless the runtime is closed. Close waits for it.
+// reap runs fn, which reports and ends a leaked object, unless the runtime is closed. Close waits for it.
 func (rt *Runtime) reap(fn func()) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

@@ -9,26 +9,26 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// turn orders the calls on one communicator: one runs, the others wait in the order in which they came. Its holder may
+// turn orders the calls on one communicator: one runs, the others wait in the order of their arrival. Its holder may
 // use the communicator's engine, and write operations on its tape.
 //
-// Invariant: state is free, or names the holder, and tells whether a ticket waits: awaited is set exactly while waiting
-// is not empty or mu is held. When a holder leaves, the turn passes to the first waiter without becoming free. A turn
-// without waiters is taken and left without mu.
+// Invariant: state is free, or contains the holder's call and whether a ticket waits: awaited is set exactly while
+// waiting is not empty or mu is held. When a holder leaves, the turn passes to the first waiter without becoming free.
+// Without waiters, a turn is taken and left without mu.
 type turn struct {
 	state   atomic.Uint32
 	mu      sync.Mutex // guards waiting, and the bit awaited of state
 	waiting []*ticket
 }
 
-// The values of a turn's state: free, or held and the holder's call, with or without awaited.
+// The values of a turn's state: free, or held plus the holder's call, with or without awaited.
 const (
 	free    = 0
 	held    = 1 << 8
 	awaited = 1 << 9
 )
 
-// ticket is a place in the line. granted is closed when its turn has come.
+// ticket is a place in the line. granted is closed when it gets the turn.
 type ticket struct {
 	call    lifecycle.Call
 	granted chan struct{}
@@ -38,7 +38,7 @@ func (t *turn) tryTake(call lifecycle.Call) bool {
 	return t.state.CompareAndSwap(free, held|uint32(call))
 }
 
-// line takes a place at the end of the line for a call; the turn may be its own at once.
+// line takes a place at the end of the line for a call; it may get the turn at once.
 func (t *turn) line(call lifecycle.Call) *ticket {
 	k := &ticket{call: call, granted: make(chan struct{})}
 	t.mu.Lock()
@@ -55,26 +55,26 @@ func (t *turn) line(call lifecycle.Call) *ticket {
 	}
 }
 
-// wait waits until k's turn has come. When ctx ends first it leaves the line and returns ctx's error.
+// wait waits until k gets the turn. If ctx ends first, it leaves the line and returns ctx's error.
 func (t *turn) wait(ctx context.Context, k *ticket) error {
 	select {
 	case <-k.granted:
 	case <-ctx.Done():
-		if t.stepOut(k) { // it was not granted in the meantime
+		if t.stepOut(k) { // it has not got the turn in the meantime
 			return context.Cause(ctx)
 		}
 	}
 	return nil
 }
 
-// cancel gives a place up, whether its turn has come or not.
+// cancel gives up a place, whether it has got the turn or not.
 func (t *turn) cancel(k *ticket) {
 	if !t.stepOut(k) {
 		t.leave()
 	}
 }
 
-// stepOut takes a place out of the line; false when its turn has come.
+// stepOut removes a place from the line; it returns false if the place has got the turn.
 func (t *turn) stepOut(k *ticket) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +95,7 @@ func (t *turn) leave() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.waiting) == 0 { // the last has stepped out
+	if len(t.waiting) == 0 { // the last waiter has stepped out
 		t.state.Store(free)
 		return
 	}
@@ -110,7 +110,7 @@ func (t *turn) leave() {
 	close(next.granted)
 }
 
-// calls names the calls of the holder and of the line, in order.
+// calls returns the names of the holder's call and of those in line, in order.
 func (t *turn) calls() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

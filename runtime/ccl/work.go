@@ -6,8 +6,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Work is an operation, or a group of them, that runs in the background. Its buffers belong to it until it is done. A
-// nil or zero Work is none: its error is a UsageError.
+// Work is an operation, or a group of operations, that runs in the background. It owns its buffers until it is done. A
+// nil or zero Work has no operation: its error is a UsageError.
 type Work struct {
 	done chan struct{}
 	err  error // written before done is closed
@@ -26,7 +26,7 @@ func (w *Work) finish(err error) {
 	close(w.done)
 }
 
-// absent tells whether there is no operation.
+// absent reports whether there is no operation.
 func (w *Work) absent() bool { return w == nil || w.done == nil }
 
 func nilWork() error {
@@ -43,8 +43,8 @@ func (w *Work) ended() bool {
 	}
 }
 
-// Wait blocks until the operation is done, and returns its error, or until ctx ends, and returns ctx's; the operation
-// goes on then.
+// Wait blocks until the operation is done, and returns its error, or until ctx ends, and returns ctx's error; the
+// operation then continues.
 func (w *Work) Wait(ctx context.Context) error {
 	if w.absent() {
 		return nilWork()
@@ -60,7 +60,7 @@ func (w *Work) Wait(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the operation has ended.
+// Done returns a channel that is closed when the operation has ended.
 func (w *Work) Done() <-chan struct{} {
 	if w.absent() {
 		return failedWork(nilWork()).done
@@ -68,7 +68,7 @@ func (w *Work) Done() <-chan struct{} {
 	return w.done
 }
 
-// Err is the operation's error: ErrInProgress while it runs, nil when it ended well.
+// Err returns the operation's error: ErrInProgress while it runs, nil if it succeeded.
 func (w *Work) Err() error {
 	if w.absent() {
 		return nilWork()

@@ -2,10 +2,10 @@ package ccl
 
 import "sync"
 
-// workers are the goroutines of a communicator. After wait was called, start runs a function in the caller's goroutine,
-// where it finds that the communicator has ended.
+// workers are the goroutines of a communicator. After wait was called, start runs its function in the caller's
+// goroutine, where the function finds that the communicator has ended.
 type workers struct {
-	mu     sync.Mutex // orders start and wait: no goroutine joins a group that is waited for
+	mu     sync.Mutex // orders start and wait: no goroutine joins a group being waited for
 	group  sync.WaitGroup
 	closed bool
 }

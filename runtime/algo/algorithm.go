@@ -13,23 +13,23 @@ type Algorithm uint8
 // The algorithms. Auto lets the tuning table choose.
 const (
 	Auto              Algorithm = iota
-	Ring                        // each rank has two neighbours; of a rooted call, a chain from or to the root
+	Ring                        // each rank has two neighbors; for a rooted call, a chain from or to the root
 	RecursiveDoubling           // partners at distance 1, 2, 4 …
 	Tree                        // binomial
-	Direct                      // every rank with every other at once; through shared memory this is one copy each way
-	Hierarchical                // inside each node, and rings of ranks with the same place in their nodes
-	OneShot                     // every rank posts its input, and reads what it needs of the others'; see Request.Board
+	Direct                      // every rank with every other at once; in shared memory, one copy each way
+	Hierarchical                // inside each node, and rings of ranks with the same index in their nodes
+	OneShot                     // every rank posts its input, and reads parts of the others' posts; see Request.Board
 	TwoShot                     // two rounds: a rank reads one part of the others' inputs, and posts its result
 	numAlgorithms
 )
 
-// names are never written.
+// names is read-only.
 var names = [numAlgorithms]string{
 	Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct",
 	Hierarchical: "hierarchical", OneShot: "one_shot", TwoShot: "two_shot",
 }
 
-// String is the algorithm's name in lower case, which ParseAlgorithm reads.
+// String returns the algorithm's name in lower case, which ParseAlgorithm reads.
 func (a Algorithm) String() string { return words.Name("algorithm", names[:], a) }
 
 // ParseAlgorithm reads an algorithm's name, in any case. The error lists the names.
@@ -37,7 +37,7 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 	return words.Named[Algorithm]("algorithm", names[:], strings.ToLower(strings.TrimSpace(s)))
 }
 
-// For lists the algorithms of a call, the best all-round one first; nil if the call is no collective.
+// For lists the algorithms of a call, the best all-round one first; nil if the call is not a collective.
 func For(call lifecycle.Call) []Algorithm {
 	switch call {
 	case lifecycle.CallAllReduce:

@@ -26,9 +26,9 @@ func (b *builder) allReduce(a Algorithm) {
 }
 
 // recursiveDoubling exchanges partial results with partners at distance 1, 2, 4 … (Thakur, Rabenseifner and Gropp,
-// "Optimization of Collective Communication Operations in MPICH", 2005). With n = 2^k ranks and N elements a rank sends
-// k messages of N. Otherwise, with n = 2^k + m, the even ones of the first 2m ranks hand their data to their neighbour
-// first and get the result last: they send 1 message of N, that neighbour k+1. Neighbours are summed first.
+// "Optimization of Collective Communication Operations in MPICH", 2005). With n = 2^k ranks and N elements, a rank
+// sends k messages of N. Otherwise, with n = 2^k + m, the even ones of the first 2m ranks first send their data to
+// their neighbor and get the result last: they send 1 message of N, and the neighbor k+1. Neighbors are summed first.
 //
 // Partners exchange at the same time, so a rank receives into one of two slots while it sends from the other.
 func (b *builder) recursiveDoubling() {
@@ -68,7 +68,7 @@ func (b *builder) recursiveDoubling() {
 	b.wait(b.copy(b.out(0, b.Count), acc, made), one(fromIn))
 }
 
-// partner is the rank at distance bit among the 2^k that take part in the doubling.
+// partner returns the rank at distance bit among the 2^k ranks that take part in the doubling.
 func (b *builder) partner(bit, pairs int) int {
 	v := b.Rank - pairs
 	if b.Rank < 2*pairs {
@@ -81,7 +81,7 @@ func (b *builder) partner(bit, pairs int) int {
 }
 
 // treeAllReduce reduces to rank 0 up a binomial tree and broadcasts down the same tree. It takes up to 2 ceil(log2 n)
-// messages one after the other; a rank sends N elements to its parent and N to each child, 2N(n-1) over all ranks.
+// consecutive messages; a rank sends N elements to its parent and N to each child, 2N(n-1) over all ranks.
 func (b *builder) treeAllReduce() {
 	b.Root = 0
 	down := children(b.Rank, b.Size)
@@ -94,16 +94,16 @@ func (b *builder) treeAllReduce() {
 		up := b.send(parent(b.Rank), acc, made)
 		made = b.recv(parent(b.Rank), b.out(0, b.Count), up)
 	}
-	for i := len(down) - 1; i >= 0; i-- { // the largest subtree first
+	for i := len(down) - 1; i >= 0; i-- { // largest subtree first
 		b.send(down[i], b.out(0, b.Count), made)
 	}
 }
 
-// oneShotBytes is the largest all-reduce that Direct does in one shot. Above, arithmetic costs more than messages.
+// oneShotBytes is the largest all-reduce that Direct does in one shot. Above that, arithmetic costs more than messages.
 const oneShotBytes = 16 << 10
 
-// oneShotAllReduce sends all data to all ranks, and each sums it in rank order: one exchange, N(n-1) elements sent by
-// each rank in n-1 messages at once. It has the least latency between ranks that share memory.
+// oneShotAllReduce sends all data to all ranks, and each sums it in rank order: in one exchange, each rank sends N(n-1)
+// elements in n-1 concurrent messages. It has the lowest latency between ranks that share memory.
 func (b *builder) oneShotAllReduce() {
 	own := b.in(0, b.Count)
 	for d := 1; d < b.Size; d++ {
@@ -131,9 +131,9 @@ func (b *builder) oneShotAllReduce() {
 	b.wait(b.copy(b.out(0, b.Count), sum, made), sends)
 }
 
-// directAllReduce gives each rank one chunk: it gets that chunk from all others at once, sums it, and sends the sum to
-// all others at once. A rank sends 2N(n-1)/n elements as in the ring, but in 2 steps instead of 2(n-1). Chunk c is
-// summed in the order of ranks c, c+1, … c-1.
+// directAllReduce gives each rank one chunk: the rank gets that chunk from all others at once, sums it, and sends the
+// sum to all others at once. A rank sends 2N(n-1)/n elements as in the ring, but in 2 steps instead of 2(n-1). Chunk c
+// is summed in the order of ranks c, c+1, … c-1.
 func (b *builder) directAllReduce() {
 	sent := make([]int, b.Size)
 	for d := 1; d < b.Size; d++ {

@@ -2,10 +2,10 @@ package algo
 
 // allGather gives every rank all ranks' In. With blocks of N elements, every rank sends N(n-1) elements in all.
 //
-//   - Ring: n-1 messages one after the other (streaming), to one neighbour only;
+//   - Ring: n-1 consecutive messages (streaming), to one neighbor only;
 //   - RecursiveDoubling: ceil(log2 n) exchanges of 1, 2, 4 … blocks, for any n, as by Bruck et al., "Efficient
-//     algorithms for all-to-all communications", 1997; blocks go to their place at once, so there is no rotation at
-//     the end, but a message that wraps around the end of the buffer goes in two pieces;
+//     algorithms for all-to-all communications", 1997; blocks are placed directly, so no rotation is needed at the end,
+//     but a message that wraps around the end of the buffer goes in two pieces;
 //   - Direct: to all others at once, one step.
 func (b *builder) allGather(a Algorithm) {
 	own := b.in(0, b.Count)
@@ -42,7 +42,7 @@ func (b *builder) allGather(a Algorithm) {
 	}
 }
 
-// blocks are n blocks of Out from block first on, around the end of the buffer: one span, or two.
+// blocks returns n blocks of Out from block first on, wrapping around the end of the buffer: one span, or two.
 func (b *builder) blocks(first, n int) []Span {
 	straight := min(n, b.Size-first)
 	s := []Span{b.out(first*b.Count, straight*b.Count)}
@@ -52,10 +52,11 @@ func (b *builder) blocks(first, n int) []Span {
 	return s
 }
 
-// reduceScatter gives rank r the sum of all ranks' block r. With blocks of N elements every rank sends N(n-1) elements.
+// reduceScatter gives rank r the sum of all ranks' block r. With blocks of N elements, every rank sends N(n-1)
+// elements.
 //
-//   - Ring: n-1 messages one after the other (streaming). Block r is summed in the order of ranks r+1, r+2, … r;
-//   - Direct: every rank sends each other one its block, at once: one step. Block r is summed in the order of ranks r,
+//   - Ring: n-1 consecutive messages (streaming). Block r is summed in the order of ranks r+1, r+2, … r;
+//   - Direct: every rank sends each other rank its block, at once: one step. Block r is summed in the order of ranks r,
 //     r+1, … r-1.
 func (b *builder) reduceScatter(a Algorithm) {
 	out := b.out(0, b.Count)
@@ -71,8 +72,8 @@ func (b *builder) reduceScatter(a Algorithm) {
 		}
 		return
 	}
-	// Incoming data is summed into one slot of scratch while the other is being sent. With one slot, each rank would
-	// wait for the next one to make room, around the whole ring.
+	// Incoming data is summed into one slot of scratch while the other slot is being sent. With one slot, each rank
+	// would wait for the next one to make room, around the whole ring.
 	next, prev := b.rank(1), b.rank(-1)
 	var slots [2]Span
 	if b.Size > 2 {
@@ -88,7 +89,7 @@ func (b *builder) reduceScatter(a Algorithm) {
 	b.recvReduceLeft(prev, out, b.inBlock(b.Rank), None)
 }
 
-// allToAll swaps block p of rank r with block r of rank p, all at once. With blocks of N elements every rank sends
+// allToAll exchanges block p of rank r with block r of rank p, all at once. With blocks of N elements, every rank sends
 // N(n-1) elements in n-1 messages.
 func (b *builder) allToAll() {
 	b.copy(b.outBlock(b.Rank), b.inBlock(b.Rank), None)

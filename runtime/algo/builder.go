@@ -44,14 +44,14 @@ func (b *builder) reduce(dst, src, src2 Span, after int) int {
 	return b.add(Step{Kind: StepReduce, Dst: dst, Src: src, Src2: src2, After: after})
 }
 
-// wait lets step start only after the steps of r. Neither need exist.
+// wait makes step start only after the steps of r. Either may be empty.
 func (b *builder) wait(step int, r Range) {
 	if step != None {
 		b.steps[step].Wait = r
 	}
 }
 
-// one is the range of a single step, or of none.
+// one returns the range of a single step, or of none.
 func one(step int) Range {
 	if step == None {
 		return Range{}
@@ -68,14 +68,14 @@ func (b *builder) tmp(n int) Span {
 	return Span{Tmp, b.scratch - n, n}
 }
 
-// inBlock and outBlock are rank i's block of a buffer of Size blocks of Count.
+// inBlock and outBlock return rank i's block of a buffer of Size blocks of Count.
 func (b *builder) inBlock(i int) Span  { return b.in(i*b.Count, b.Count) }
 func (b *builder) outBlock(i int) Span { return b.out(i*b.Count, b.Count) }
 
-// chunkAlign is the number of elements that large chunks are a multiple of, so that they start on cache lines.
+// chunkAlign is the number of elements of which large chunks are a multiple, so that they start on cache lines.
 const chunkAlign = 64
 
-// chunk is part i of Count elements in Size parts that are as equal as alignment allows.
+// chunk returns part i of Count elements in Size parts that are as equal as alignment allows.
 func (b *builder) chunk(buf Buffer, i int) Span {
 	start, end := b.chunkStart(i), b.chunkStart(i+1)
 	return Span{buf, start, end - start}
@@ -93,21 +93,22 @@ func (b *builder) chunkStart(i int) int {
 	return start
 }
 
-// rank is the rank at distance d from this one, around the ring.
+// rank returns the rank at distance d from this one, around the ring.
 func (b *builder) rank(d int) int { return mod(b.Rank+d, b.Size) }
 
 func mod(a, n int) int { return ((a % n) + n) % n }
 
 // A binomial tree over relative ranks v, with its root at 0: the parent of v is v without its lowest bit, and its
-// children are v+1, v+2, v+4 … below that bit. The subtree of v is the relative ranks from v up to v plus that bit.
+// children are v+1, v+2, v+4 … below that bit. The subtree of v has the relative ranks from v up to, but not including,
+// v plus that bit.
 
-// relative is this rank's place in a tree that is rooted at Root; absolute is the way back.
+// relative returns this rank's place in a tree with its root at Root; absolute is the inverse.
 func (b *builder) relative() int      { return mod(b.Rank-b.Root, b.Size) }
 func (b *builder) absolute(v int) int { return (v + b.Root) % b.Size }
 
 func parent(v int) int { return v & (v - 1) }
 
-// children are v's, nearest first.
+// children returns the children of v, nearest first.
 func children(v, size int) []int {
 	var c []int
 	for bit := 1; bit < lowBit(v, size) && v+bit < size; bit <<= 1 {
@@ -116,7 +117,7 @@ func children(v, size int) []int {
 	return c
 }
 
-// lowBit is v's lowest bit; for the root, the first power of two that is not below size.
+// lowBit returns v's lowest bit; for the root, the first power of two that is not below size.
 func lowBit(v, size int) int {
 	if v == 0 {
 		return 1 << bits.Len(uint(size-1))

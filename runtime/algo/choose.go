@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// rule chooses an algorithm for a call. A limit of 0 is none.
+// rule chooses an algorithm for a call. A limit of 0 means no limit.
 type rule struct {
 	call     lifecycle.Call
 	oneHost  bool // only if all ranks share a host
@@ -20,7 +20,7 @@ type rule struct {
 func rules() []rule {
 	const kib, mib = 1 << 10, 1 << 20
 	return []rule{
-		// Ranks that share memory reach each other at once, at the cost of one copy.
+		// Ranks that share memory reach each other directly, at the cost of one copy.
 		{call: lifecycle.CallAllReduce, oneHost: true, maxSize: 8, take: Direct},
 		{call: lifecycle.CallAllReduce, oneHost: true, maxBytes: 8 * kib, take: RecursiveDoubling},
 		{call: lifecycle.CallAllReduce, oneHost: true, take: Direct},
@@ -61,7 +61,7 @@ func choose(r Request, override Algorithm) Algorithm {
 	return all[0]
 }
 
-// can tells whether these ranks can use one of the call's algorithms.
+// can reports whether these ranks can use one of the call's algorithms.
 func (r *Request) can(a Algorithm) bool {
 	switch a { //nolint:exhaustive // all ranks can use the others
 	case Hierarchical:

@@ -1,7 +1,7 @@
-// Package algo plans collectives: from a request (the call, the number of elements and of ranks) and an algorithm it
-// makes the list of steps of one rank, which an engine runs. It is pure: no I/O, no memory of the user, no clock.
+// Package algo plans collectives: from a request (the call, the number of elements and of ranks) and an algorithm, it
+// makes one rank's list of steps, which an engine runs. It is pure: no I/O, no access to user memory, no clock.
 //
-// A plan is a small dataflow graph. All synchronisation is in its edges, which are of two kinds:
+// A plan is a small dataflow graph. All synchronization is in its edges, of which there are two kinds:
 //
 //	Step.After  a stream: element k of this step needs element k of that step
 //	Step.Wait   a barrier: this step needs the whole of those steps
@@ -20,7 +20,7 @@
 // Ranks that can post data for all others ([Request].Board) have plans without messages: local steps read the posts of
 // round 0, which are every rank's In, and those of a later round once they are posted.
 //
-// Plans need no buffering: a send may last until the peer has received all of it. And they work in place: where In and
-// Out share memory (see [Plan]), an edge orders every step that overwrites data behind the steps that read it. The
+// Plans need no buffering: a send may last until the peer has received all of it. Plans also work in place: where In
+// and Out share memory (see [Plan]), an edge orders every step that overwrites data after the steps that read it. The
 // tests check both.
 package algo

@@ -4,28 +4,28 @@ import "slices"
 
 // hierarchicalAllReduce sums inside each node, then between nodes, and distributes the sums inside each node. With m
 // nodes of k ranks each and N elements, a rank sends 2N(k-1)/k elements to ranks of its node, and 2N(m-1)/(mk) to the
-// rank with its place on the next node. So 2N(m-1)/m elements leave a node, on k connections at once. In a ring of all
-// ranks, 2N(n-1)/n leave it, on one connection.
+// rank with its local index on the next node. So 2N(m-1)/m elements leave a node, on k connections at once. In a ring
+// of all ranks, 2N(n-1)/n leave it, on one connection.
 //
 //	node 0        node 1
 //	rank 0 ─────▸ rank 2      ring of the first ranks: they sum the first half of the chunks
 //	  ↕             ↕         inside: each with each
 //	rank 1 ─────▸ rank 3      ring of the second ranks: the second half
 //
-// Chunk i·m+c, which the ranks at place i of their nodes sum, is summed inside node a in the order of places i, i+1, …
+// Chunk i·m+c, which the ranks with local index i sum, is summed inside node a in the order of local indices i, i+1, …
 // i-1, and over the nodes in the order of c, c+1, … c-1.
 //
-// Where each rank is a node, this is Ring: a reduce-scatter and an all-gather around the ring (Patarasuk and Yuan,
-// "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009). With n ranks a rank sends 2(n-1)
-// messages, one after the other, and 2N(n-1)/n elements in all, the lower bound.
+// If each rank is a node, this is Ring: a reduce-scatter and an all-gather around the ring (Patarasuk and Yuan,
+// "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009). With n ranks, a rank sends 2(n-1)
+// consecutive messages, and 2N(n-1)/n elements in all, the lower bound.
 func (b *builder) hierarchicalAllReduce() {
 	local, rail := b.localRanks(), b.rail()
 	k, m := len(local), len(rail)
 	i, a := slices.Index(local, b.Rank), slices.Index(rail, b.Rank)
 	chunk := func(buf Buffer, place, c int) Span { return b.chunk(buf, place*m+mod(c, m)) }
-	sent := make([]int, b.Size) // by chunk: the step that sent it last, before its sum comes
-	made := make([]int, m)      // by chunk of this place: the step that wrote it last
-	sum := make([]Span, m)      // by chunk of this place: what this node has
+	sent := make([]int, b.Size) // by chunk: the step that sent it last, before its sum arrives
+	made := make([]int, m)      // by chunk of this local index: the step that wrote it last
+	sum := make([]Span, m)      // by chunk of this local index: the partial sum of this node
 
 	for s := range m { // in the order in which the ring needs them
 		c := mod(a-s, m)
@@ -48,7 +48,7 @@ func (b *builder) hierarchicalAllReduce() {
 		made[c] = b.recvReduceLeft(prev, chunk(Out, i, c), sum[c], made[c])
 		sum[c] = chunk(Out, i, c)
 	}
-	for s := range m { // the sums, in the order in which they come to this node
+	for s := range m { // the sums, in the order of their arrival at this node
 		c := mod(a+1-s, m)
 		if s > 0 {
 			made[c] = b.recv(prev, chunk(Out, i, c), sent[i*m+c])
@@ -64,7 +64,7 @@ func (b *builder) hierarchicalAllReduce() {
 	}
 }
 
-// even tells whether there are several nodes, all with the same number of ranks, which is more than one.
+// even reports whether there are several nodes, all with the same number of ranks, which is more than one.
 func (r *Request) even() bool {
 	ranks := map[int]int{}
 	for _, node := range r.Nodes {
@@ -79,7 +79,7 @@ func (r *Request) even() bool {
 	return len(ranks) > 1 && k > 1
 }
 
-// localRanks are the ranks of this rank's node, with itself.
+// localRanks returns the ranks of this rank's node, including itself.
 func (r *Request) localRanks() (ranks []int) {
 	for rank, node := range r.Nodes {
 		if node == r.Nodes[r.Rank] {
@@ -89,9 +89,9 @@ func (r *Request) localRanks() (ranks []int) {
 	return ranks
 }
 
-// rail are the ranks that have this rank's place in their nodes, by node.
+// rail returns the ranks with this rank's index in their nodes, by node.
 func (r *Request) rail() (ranks []int) {
-	before := map[int]int{} // by node: ranks that have been seen
+	before := map[int]int{} // by node: number of ranks seen
 	place := slices.Index(r.localRanks(), r.Rank)
 	for rank, node := range r.Nodes {
 		if before[node] == place {

@@ -2,8 +2,8 @@ package algo
 
 import "github.com/carillon-rt/carillon/lifecycle"
 
-// The most bytes that a rank posts if the tuning may choose: above, other algorithms are faster. In a one-shot
-// all-reduce each rank reads all data; a second shot saves nothing between two ranks. BenchmarkAllReduceBy of package
+// The most bytes that a rank posts if the tuning may choose: above that, other algorithms are faster. In a one-shot
+// all-reduce, each rank reads all data; a second shot saves nothing between two ranks. BenchmarkAllReduceBy of package
 // host compares them.
 const (
 	oneShotLimit       = 16 << 10
@@ -11,7 +11,7 @@ const (
 	twoShotLimit       = 1 << 20
 )
 
-// postAlgorithm is the algorithm with posts that suits a call, Auto if there is none.
+// postAlgorithm returns the algorithm with posts that suits a call, or Auto if there is none.
 func (r *Request) postAlgorithm() Algorithm {
 	limit := oneShotLimit
 	if r.Call == lifecycle.CallAllReduce {
@@ -26,14 +26,14 @@ func (r *Request) postAlgorithm() Algorithm {
 	return Auto
 }
 
-// canPost tells whether the ranks can do a call by an algorithm with posts: each rank's input fits into its post and,
+// canPost reports whether the ranks can do a call by an algorithm with posts: each rank's input fits into its post and,
 // in two rounds, each rank has something to post.
 func (r *Request) canPost(a Algorithm) bool {
 	return r.Board > 0 && r.input() <= r.Board &&
 		(a == OneShot || r.Call == lifecycle.CallAllReduce && r.Count >= r.Size)
 }
 
-// input is the largest input of a rank, in bytes.
+// input returns the largest input of a rank, in bytes.
 func (r *Request) input() int {
 	switch r.Call { //nolint:exhaustive // of all others it is Count
 	case lifecycle.CallReduceScatter, lifecycle.CallAllToAll, lifecycle.CallScatter:
@@ -44,8 +44,8 @@ func (r *Request) input() int {
 	return r.Bytes()
 }
 
-// oneShot has every rank read its part of all posts, also of its own, as in place Out may be In. No rank sends
-// anything. Posts are combined in the order of the ranks.
+// oneShot makes every rank read its part of all posts, including its own, as Out may be In. No rank sends anything.
+// Posts are combined in rank order.
 func (b *builder) oneShot() {
 	root := b.Rank == b.Root
 	switch b.Call { //nolint:exhaustive // validated: one of For's calls
@@ -74,7 +74,7 @@ func (b *builder) oneShot() {
 	}
 }
 
-// twoShot is an all-reduce in which each rank combines one chunk of all posts, and posts that for the others.
+// twoShot is an all-reduce in which each rank combines one chunk of all posts, and posts the result for the others.
 func (b *builder) twoShot() {
 	own := b.chunk(Out, b.Rank)
 	made := b.combinePosts(own, own.Off)
@@ -86,7 +86,7 @@ func (b *builder) twoShot() {
 	}
 }
 
-// combinePosts combines all posts, from off on, into dst. Ranks 0 and 1 combine their own input directly with the
+// combinePosts combines all posts, from off on, into dst. Ranks 0 and 1 combine their own input directly with each
 // other's post.
 func (b *builder) combinePosts(dst Span, off int) int {
 	posted, own := Span{Posted, off, dst.Len}, Span{In, off, dst.Len}

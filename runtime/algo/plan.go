@@ -30,7 +30,7 @@ const (
 	StepPost                       // post Src, as the rank's post of Round
 )
 
-// None is no step, in Step.After.
+// None means no step, in Step.After.
 const None = -1
 
 // Range is the steps From, From+1, … To-1 of a plan. The zero Range is empty.
@@ -38,14 +38,14 @@ type Range struct{ From, To int }
 
 // Step is one piece of a rank's work. Steps of one plan run concurrently as far as these rules allow:
 //
-//   - sends to one peer go out in the order of the list, and so do receives from one peer; everything else has no
-//     order of its own;
+//   - sends to one peer go out in the order of the list, and so do receives from one peer; all other steps are
+//     unordered;
 //   - After is a stream: the step may work on its first k elements as soon as step After has finished its first k
 //     elements (both have the same length);
 //   - Wait is a barrier: the step starts when all steps of the range have ended.
 //
 // A send has finished an element when its memory may be overwritten. After and Wait name earlier steps of the same
-// list, or none. A copy of memory onto itself, which happens in place, is left out. All spans of a step have the same
+// list, or none. Engines skip a copy of memory onto itself, which occurs in place. All spans of a step have the same
 // length, which is never 0.
 type Step struct {
 	Kind          StepKind
@@ -58,7 +58,7 @@ type Step struct {
 	Wait          Range
 }
 
-// Len is how many elements the step works on.
+// Len returns how many elements the step works on.
 func (s *Step) Len() int {
 	if s.Kind == StepRecv {
 		return s.Dst.Len
@@ -66,7 +66,7 @@ func (s *Step) Len() int {
 	return s.Src.Len
 }
 
-// Plan is one rank's part in one operation. A plan is right for separate buffers and in place, in the sense of NCCL:
+// Plan is one rank's part in one operation. A plan works with separate buffers and in place, as NCCL defines that:
 //
 //	AllReduce, Broadcast, Reduce   Out is In
 //	AllGather, Gather (root)       In is block Rank of Out

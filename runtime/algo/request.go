@@ -12,7 +12,7 @@ type Request struct {
 	Rank, Size int
 	Root       int // of Broadcast, Reduce, Gather and Scatter; otherwise ignored
 
-	// Count is NCCL's, in elements: the whole buffer for AllReduce, Broadcast and Reduce; one rank's block for
+	// Count has NCCL's meaning, in elements: the whole buffer for AllReduce, Broadcast and Reduce; one rank's block for
 	// AllGather, Gather, ReduceScatter and Scatter; a message between two ranks for AllToAll; unused by Barrier.
 	Count    int
 	ElemSize int // bytes
@@ -23,10 +23,10 @@ type Request struct {
 	Board int
 }
 
-// Bytes is Count in bytes.
+// Bytes returns Count in bytes.
 func (r *Request) Bytes() int { return r.Count * r.ElemSize }
 
-// OneHost says whether all ranks are on one host.
+// OneHost reports whether all ranks are on one host.
 func (r *Request) OneHost() bool {
 	return !slices.ContainsFunc(r.Nodes, func(node int) bool { return node != r.Nodes[0] })
 }

@@ -1,8 +1,9 @@
 package algo
 
-// broadcast gets Count elements from the root's In to every rank's Out. All three send N(n-1) elements over all ranks.
+// broadcast copies Count elements from the root's In to every rank's Out. All three algorithms send N(n-1) elements
+// over all ranks.
 //
-//   - Tree: binomial, ceil(log2 n) messages one after the other, as in MPICH (Thakur et al., 2005);
+//   - Tree: binomial, ceil(log2 n) consecutive messages, as in MPICH (Thakur et al., 2005);
 //   - Ring: a chain from the root, n-1 long, streaming: every rank sends N once, so for large N it takes the time of
 //     one message;
 //   - Direct: the root sends to all.
@@ -23,11 +24,12 @@ func (b *builder) broadcast(a Algorithm) {
 	}
 }
 
-// reduceTo combines all ranks' In into the root's Out. All three send N elements by each rank but the root.
+// reduceTo combines all ranks' In into the root's Out. In all three algorithms, each rank but the root sends N
+// elements.
 //
-//   - Tree: binomial, ceil(log2 n) messages one after the other;
+//   - Tree: binomial, ceil(log2 n) consecutive messages;
 //   - Ring: a chain from the root's successor to the root, n-1 long, streaming;
-//   - Direct: all send to the root, which combines alone.
+//   - Direct: all send to the root, which does all the combining.
 //
 // Ranks are combined in the order root, root+1, … root-1; in the chain, in the order root+1, … root-1, root.
 func (b *builder) reduceTo(a Algorithm) {
@@ -57,7 +59,7 @@ func (b *builder) reduceTo(a Algorithm) {
 	}
 }
 
-// accumulator is where relative rank v combines: only the root's Out may be written.
+// accumulator returns where relative rank v combines: only the root's Out may be written.
 func (b *builder) accumulator(v int) Span {
 	if v == 0 {
 		return b.out(0, b.Count)
@@ -65,8 +67,8 @@ func (b *builder) accumulator(v int) Span {
 	return b.tmp(b.Count)
 }
 
-// tree is relative rank v's parent and children in algorithm a's tree: a chain, a binomial tree, or a root with all
-// others as leaves. The root's parent has no meaning.
+// tree returns relative rank v's parent and children in algorithm a's tree: a chain, a binomial tree, or a root with
+// all others as leaves. The root's parent has no meaning.
 func (b *builder) tree(a Algorithm, v int) (up int, down []int) {
 	switch {
 	case a == Ring:
@@ -97,7 +99,7 @@ func (b *builder) gather() {
 	}
 }
 
-// scatter gives each rank its block of the root's In: gather the other way round, with the same counts.
+// scatter gives each rank its block of the root's In. It is the reverse of gather, with the same counts.
 func (b *builder) scatter() {
 	out := b.out(0, b.Count)
 	if b.Rank != b.Root {

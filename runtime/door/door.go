@@ -32,8 +32,8 @@ type Door struct {
 	closed    bool
 	rooms     map[Room]*room
 	places    int
-	strangers list.List // of stranger, oldest first
-	refusals  int       // since the last line
+	strangers list.List // elements are strangers, oldest first
+	refusals  int       // number since the last log line
 	lastLine  time.Time
 }
 
@@ -48,9 +48,9 @@ type stranger struct {
 	since time.Time
 }
 
-// Listen opens a door at an address, host:port; port 0 takes a free one, see Addr, and an empty host is every address
-// of this machine. ctx bounds only the opening. wire is the least protection of connections; a dialer may ask for more.
-// log gets a line about refused connections, at most once in 30 seconds. The caller closes the door.
+// Listen opens a door at an address, host:port; port 0 chooses a free port, see Addr, and an empty host means every
+// address of this machine. ctx bounds only the opening. wire is the minimum protection of connections; a dialer may ask
+// for more. log gets a line about refused connections, at most once in 30 seconds. The caller closes the door.
 func Listen(ctx context.Context, addr string, wire Wire, log *slog.Logger) (*Door, error) {
 	config := net.ListenConfig{KeepAlive: -1} // see KeepWatch
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -63,7 +63,7 @@ func Listen(ctx context.Context, addr string, wire Wire, log *slog.Logger) (*Doo
 	return Open(listener, wire, log), nil
 }
 
-// Open is Listen for an existing listener, which it takes over.
+// Open is Listen for an existing listener, which the Door then owns.
 func Open(listener net.Listener, wire Wire, log *slog.Logger) *Door {
 	d := &Door{
 		listener: listener, wire: wire, log: log.With("address", listener.Addr().String()), places: maxStrangers,
@@ -73,12 +73,12 @@ func Open(listener net.Listener, wire Wire, log *slog.Logger) *Door {
 	return d
 }
 
-// Addr is the door's address, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
+// Addr returns the door's address, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
 func (d *Door) Addr() string { return d.listener.Addr().String() }
 
-// Add puts a room behind the door, unless there is one of that name, or the door is closed. enter gets each connection
-// after its handshake, on a goroutine that Close waits for. It owns the connection, which is a *Sealed unless both
-// sides ask for Plain, and must not block.
+// Add puts a room behind the door, unless a room has that name already or the door is closed. enter gets each
+// connection after its handshake, on a goroutine that Close waits for. It owns the connection, which is a *Sealed
+// unless both sides ask for Plain, and must not block.
 func (d *Door) Add(name Room, secret []byte, enter func(About, net.Conn)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,14 +89,14 @@ func (d *Door) Add(name Room, secret []byte, enter func(About, net.Conn)) bool {
 	return true
 }
 
-// Remove takes a room away. Connections that are in the handshake may still enter.
+// Remove removes a room. Connections that are in the handshake may still enter.
 func (d *Door) Remove(name Room) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.rooms, name)
 }
 
-// Close stops listening, closes all strangers, and waits until no enter runs any more. It may be called twice.
+// Close stops listening, closes all strangers, and waits until no enter function runs any more. It may be called twice.
 func (d *Door) Close() error {
 	d.mu.Lock()
 	var err error
@@ -147,7 +147,7 @@ func (d *Door) accept() {
 	}
 }
 
-// sleep waits, no longer than until a place becomes free, and returns false when the door is closed.
+// sleep waits, until a place becomes free at the longest, and returns false if the door is closed.
 func (d *Door) sleep(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -160,14 +160,14 @@ func (d *Door) sleep(wait time.Duration) bool {
 	return true
 }
 
-// admit finds a place for conn. If all are taken, it closes the oldest stranger once that has had strangerGrace. If the
-// door is closed, it closes conn and returns nil.
+// admit finds a place for conn. If all are taken, it closes the oldest stranger once that stranger has had
+// strangerGrace. If the door is closed, it closes conn and returns nil.
 func (d *Door) admit(conn net.Conn) (place *list.Element) {
 	for {
 		d.mu.Lock()
 		if d.closed {
 			d.mu.Unlock()
-			_ = conn.Close() // nobody will serve it
+			_ = conn.Close() // nothing will serve it
 			return nil
 		}
 		if d.strangers.Len() < d.places {
@@ -203,9 +203,9 @@ func (d *Door) receive(conn net.Conn, place *list.Element) {
 		_ = conn.SetDeadline(time.Time{}) // as above
 		r.enter(about, agreed.over(conn, false))
 		return
-	case errors.Is(err, errNoHello): // a probe for whether this process lives
+	case errors.Is(err, errNoHello): // a probe of whether this process lives
 	case errors.Is(err, ErrUnknown), errors.Is(err, errLeft):
-		// A rank that is too early tries again, and one that is too late reports it itself.
+		// A rank that is too early tries again, and one that is too late reports that itself.
 		d.log.Debug("refused a connection", "from", conn.RemoteAddr().String(), "because", err)
 	default:
 		d.refused(conn.RemoteAddr().String(), err)
@@ -213,7 +213,7 @@ func (d *Door) receive(conn net.Conn, place *list.Element) {
 	_ = conn.Close()
 }
 
-// refused counts a refused connection. The first gets a line, later ones share one in each period.
+// refused counts a refused connection. The first is logged at once, later ones share one line per period.
 func (d *Door) refused(from string, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,7 +225,7 @@ func (d *Door) refused(from string, why error) {
 	d.refusals, d.lastLine = 0, time.Now()
 }
 
-// KeepWatch has the kernel end a connection when the other host has answered neither keep-alive probes nor data for
+// KeepWatch makes the kernel end a connection when the other host has answered neither keep-alive probes nor data for
 // that long, at least two seconds. It ignores connections other than TCP.
 func KeepWatch(conn net.Conn, silence time.Duration) error {
 	if sealed, ok := conn.(*Sealed); ok {

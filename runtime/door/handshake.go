@@ -17,30 +17,30 @@ import (
 
 const (
 	magic     = "carillon"
-	version   = 5 // of the handshake, and of what follows it
+	version   = 5 // version of the handshake and of the data after it
 	nonceSize = 32
 	helloSize = len(magic) + 1 + 16 + 16 + 1 + nonceSize
 
 	challengeSize = 1 + nonceSize
 
-	firstPause = 10 * time.Millisecond // between two attempts to dial, doubling
+	firstPause = 10 * time.Millisecond // pause between two attempts to dial, doubling
 	lastPause  = time.Second
 )
 
-// Room names the purpose of a connection.
+// Room identifies the purpose of a connection.
 type Room [16]byte
 
 // About is a dialer's data about a connection, for the room. It isn't secret, and is authenticated.
 type About [16]byte
 
-// Hello has the dialer's side of a handshake.
+// Hello is the dialer's side of a handshake.
 type Hello struct {
 	Room   Room
 	About  About
 	Secret []byte
-	// Wire is the least protection of the connection; a door may ask for more.
+	// Wire is the minimum protection of the connection; a door may ask for more.
 	Wire Wire
-	// Dial opens the connection itself; nil does so over the network. Tests have others.
+	// Dial opens the underlying connection; nil does so over the network. It is for tests.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
@@ -54,7 +54,7 @@ var (
 	ErrSecret = errors.New("the other side does not have the secret: it belongs to another job")
 )
 
-// The first byte of a door's answer. The numbers are the protocol's.
+// The first byte of a door's answer. The numbers are part of the protocol.
 const (
 	welcome = iota
 	unknownRoom
@@ -70,26 +70,26 @@ var (
 	errForeign = errors.New("it does not speak this protocol")
 )
 
-// Gone tells whether the error of an attempt to dial means that a former room has ended: no program listens at the
+// Gone reports whether the error of an attempt to dial means that a former room has ended: no program listens at the
 // address any more, or another one does, or the door doesn't know the room.
 func Gone(met error) bool {
 	return refused(met) || errors.Is(met, ErrUnknown) || errors.Is(met, errForeign)
 }
 
-// refused tells whether the other host's kernel answered an attempt to dial that no program listens there: it resets
-// the connections that a program had not accepted when it ended.
+// refused reports whether the other host's kernel answered an attempt to dial with the information that no program
+// listens there. It resets connections that a program had not accepted when it ended.
 func refused(met error) bool {
 	op, ok := errors.AsType[*net.OpError](met)
 	return ok && op.Op == "dial" && (errors.Is(met, syscall.ECONNREFUSED) || errors.Is(met, syscall.ECONNRESET))
 }
 
-// Silent tells whether an attempt to dial failed without an answer from the other host's kernel.
+// Silent reports whether an attempt to dial failed without an answer from the other host's kernel.
 func Silent(met error) bool {
 	op, ok := errors.AsType[*net.OpError](met)
 	return ok && op.Op == "dial" && !refused(met)
 }
 
-// LocalFault tells whether an attempt to dial failed because of this process: it is out of descriptors or memory, or
+// LocalFault reports whether an attempt to dial failed because of this process: it is out of descriptors or memory, or
 // isn't permitted to connect.
 func LocalFault(met error) bool {
 	for _, fault := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EACCES, syscall.EPERM} {
@@ -100,8 +100,8 @@ func LocalFault(met error) bool {
 	return false
 }
 
-// proof proves that a side has the secret. It covers both sides' messages, so that it is valid only for this connection
-// and this side.
+// proof returns the proof that a side has the secret. It covers the messages of both sides, so it is valid only for
+// this connection and this side.
 func proof(secret []byte, side string, hello, challenge []byte) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte("carillon " + side + "\x00"))
@@ -110,9 +110,9 @@ func proof(secret []byte, side string, hello, challenge []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Dial opens a connection to a room behind the door at an address, host:port. It tries again, at growing intervals,
-// until ctx ends, an attempt fails with ErrSecret, ErrVersion or a LocalFault, or failed returns an error; these are
-// its errors. failed gets the error of each attempt. Unless both sides ask for Plain, the connection is a *Sealed.
+// Dial opens a connection to a room behind the door at an address, host:port. It retries, at growing intervals, until
+// ctx ends, an attempt fails with ErrSecret, ErrVersion or a LocalFault, or failed returns an error; it returns that
+// error. failed gets the error of each attempt. Unless both sides ask for Plain, the connection is a *Sealed.
 func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (net.Conn, error) {
 	attempts := 0
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -120,7 +120,7 @@ func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (
 		if met == nil {
 			return conn, nil
 		}
-		// The error of an attempt that ctx has ended says less than the one before.
+		// The error of an attempt that ended because of ctx says less than the previous one.
 		if attempts++; attempts == 1 || ctx.Err() == nil {
 			if err := failed(met); err != nil {
 				return nil, err
@@ -129,7 +129,7 @@ func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (
 		if errors.Is(met, ErrSecret) || errors.Is(met, ErrVersion) || LocalFault(met) {
 			return nil, met
 		}
-		// Thousands of ranks start together; they need not connect at the same moments.
+		// Thousands of ranks start together; random pauses spread their connections.
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():
@@ -192,7 +192,7 @@ func greet(conn io.ReadWriter, h Hello) (agreed, error) {
 	return agree(h.Secret, h.Wire, theirs, hello, challenge), err
 }
 
-// agree is the result of a handshake. The proofs cover the protection that each side asked for.
+// agree returns the result of a handshake. The proofs cover the protection that each side requested.
 func agree(secret []byte, mine, theirs Wire, hello, challenge []byte) agreed {
 	return agreed{wire: max(mine, theirs), secret: secret, transcript: slices.Concat(hello, challenge)}
 }
@@ -203,7 +203,7 @@ func appendNonce(to []byte) []byte {
 	return append(to, nonce...)
 }
 
-// readAnswer reads a challenge or a welcome of a known size. A refusal is an error.
+// readAnswer reads a challenge or a welcome of a known size. It returns an error for a refusal.
 func readAnswer(conn io.Reader, size int) ([]byte, error) {
 	head, body := make([]byte, 2), make([]byte, size)
 	if _, err := io.ReadFull(conn, head); err != nil {
@@ -224,7 +224,7 @@ func readAnswer(conn io.Reader, size int) ([]byte, error) {
 	}
 }
 
-// answer is the door's part of the handshake. The error is for its log; the dialer has got its answer.
+// answer runs the door's part of the handshake. The error is for its log; the dialer has got its answer.
 func answer(conn io.ReadWriter, wire Wire, lookup func(Room) *room) (*room, About, agreed, error) {
 	fail := func(err error) (*room, About, agreed, error) { return nil, About{}, agreed{}, err }
 	hello := make([]byte, helloSize)
@@ -238,7 +238,7 @@ func answer(conn io.ReadWriter, wire Wire, lookup func(Room) *room) (*room, Abou
 		return fail(errForeign)
 	}
 	refuse := func(why byte, err error) (*room, About, agreed, error) {
-		_, _ = conn.Write([]byte{why, version}) // it may have closed already
+		_, _ = conn.Write([]byte{why, version}) // the dialer may have closed already
 		return fail(err)
 	}
 	if v := hello[len(magic)]; v != version {

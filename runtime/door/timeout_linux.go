@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout has the kernel end a connection on which something that was sent stays unanswered for that long.
+// setUserTimeout makes the kernel end a connection if sent data stays unacknowledged for that long.
 func setUserTimeout(fd int, d time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 }

@@ -18,7 +18,7 @@ import (
 // Wire says how a connection is protected after the handshake.
 type Wire uint8
 
-// The numbers are the protocol's. A later one protects more.
+// The numbers are part of the protocol. A higher one protects more.
 const (
 	Plain        Wire = iota // not at all
 	Authenticate             // in the clear; a change on the way is detected and ends the connection
@@ -42,16 +42,16 @@ func ParseWire(text string) (Wire, error) {
 	return Plain, errors.New("want plain, authenticate or encrypt")
 }
 
-// ErrForged ends a Sealed connection on which something else arrived than was sent. None of that is passed on.
+// ErrForged ends a Sealed connection on which the received data differs from the sent data. None of it is passed on.
 var ErrForged = errors.New("data was changed on the way: somebody on the network changes, repeats or drops it")
 
 const (
-	headSize   = 4         // of a record: how long its payload is
-	tagSize    = 16        // of a record: what authenticates it
+	headSize   = 4         // of a record: the length of its payload
+	tagSize    = 16        // of a record: its authentication tag
 	maxPayload = 16 << 10  // of a record; a larger one is forged
-	minBuffer  = 4 << 10   // for what has arrived
-	maxBuffer  = 128 << 10 // it grows so far when that much arrives at once
-	keyRecords = 1 << 20   // records that are sealed with one key: AES-GCM is safe for some millions of this size
+	minBuffer  = 4 << 10   // for received data
+	maxBuffer  = 128 << 10 // limit of its growth, when that much arrives at once
+	keyRecords = 1 << 20   // records sealed with one key: AES-GCM is safe for some millions of this size
 	keySize    = 32
 )
 
@@ -59,10 +59,10 @@ const (
 type agreed struct {
 	wire       Wire
 	secret     []byte
-	transcript []byte // both sides' messages, with a nonce of each
+	transcript []byte // messages of both sides, including a nonce of each
 }
 
-// over is conn with the agreed protection, for one of the sides.
+// over returns conn with the agreed protection, for one of the sides.
 func (a agreed) over(conn net.Conn, dialer bool) net.Conn {
 	if a.wire == Plain {
 		return conn
@@ -79,16 +79,16 @@ func (a agreed) direction(from string) *direction {
 	return &direction{key: must(hkdf.Key(sha256.New, a.secret, a.transcript, info, keySize)), hide: a.wire == Encrypt}
 }
 
-// direction is one way of a connection: records, each sealed with its number.
+// direction is one direction of a connection: records, each sealed with its number.
 type direction struct {
 	hide  bool // the payload is encrypted
 	key   []byte
-	aead  cipher.AEAD // of key; nil until it is used first
+	aead  cipher.AEAD // cipher for key; nil until first used
 	count uint64      // records so far
 	nonce [12]byte    // ends with the number of the record
 }
 
-// next prepares for another record. Each key is derived from the one before, which can't be derived from it.
+// next prepares for another record. Each key is derived from the previous one, which can't be derived from it.
 func (d *direction) next() {
 	if d.count > 0 && d.count%keyRecords == 0 {
 		d.key, d.aead = must(hkdf.Expand(sha256.New, d.key, "carillon next key", keySize)), nil
@@ -127,13 +127,13 @@ func (d *direction) open(record []byte) (payload []byte, err error) {
 	return record[headSize : visible+len(opened)], nil
 }
 
-// Sealed is a connection whose ends share the keys of a handshake. What is written goes out in records:
+// Sealed is a connection whose ends share the keys of a handshake. Data is written in records:
 //
 //	length   uint32, big-endian: bytes of the payload, at most 16 KiB
 //	payload  encrypted, or in the clear
 //	tag      [16], of length and payload
 //
-// with AES-256-GCM; the nonce is the record's number, so that a record is valid only at its place. Reading returns
+// with AES-256-GCM. The nonce is the record's number, so a record is valid only at its position. Reading returns
 // io.ErrUnexpectedEOF if the stream ends within a record, and ErrForged, from then on, if a record was changed. A
 // stream that was cut between two records looks complete: the data must show whether it is.
 //
@@ -144,14 +144,14 @@ type Sealed struct {
 	in       *direction
 	buf      []byte // buf[from:to] has arrived and was not opened yet
 	from, to int
-	full     bool   // the last read has filled buf
-	opened   []byte // in buf
-	err      error  // ErrForged, once it was met
+	full     bool   // the last read filled buf
+	opened   []byte // opened data not read yet, in buf
+	err      error  // ErrForged, once it occurred
 
 	mu     sync.Mutex
 	out    *direction
 	record []byte
-	broken error // why a record was not written whole; nothing is written after it
+	broken error // why a record was not completely written; nothing is written after it
 }
 
 // Read implements net.Conn. It returns data of at most one record.
@@ -164,7 +164,7 @@ func (s *Sealed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Await blocks until there is something to Read, which then doesn't block.
+// Await blocks until there is data to Read, so that Read doesn't block.
 func (s *Sealed) Await() error {
 	for len(s.opened) == 0 {
 		if s.err != nil {
@@ -197,7 +197,7 @@ func (s *Sealed) next() error {
 	return s.err
 }
 
-// fill reads until that many bytes have arrived.
+// fill reads until need bytes have arrived.
 func (s *Sealed) fill(need int) error {
 	for s.to-s.from < need {
 		s.from, s.to = 0, copy(s.buf, s.buf[s.from:s.to])
@@ -244,7 +244,7 @@ func (s *Sealed) Seal(to, p []byte) []byte {
 	return to
 }
 
-// SealedSize is the size of Seal's records for n bytes.
+// SealedSize returns the size of Seal's records for n bytes.
 func SealedSize(n int) int { return n + (n+maxPayload-1)/maxPayload*(headSize+tagSize) }
 
 // CloseWrite shuts down the writing side, or closes a Conn that has no sides.

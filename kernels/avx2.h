@@ -1,4 +1,4 @@
-// What reductions and scaling with AVX2 share.
+// Macros shared by reductions and scaling with AVX2.
 //
 // Plan 9 writes the operands from right to left: VADDPS Y1, Y0, Y0 is Y0 = Y0 + Y1. The order matters, because x86
 // returns the first operand that is a NaN.
@@ -22,15 +22,16 @@
 	VCVTPS2PH $0, Y2, X2; \
 	VINSERTI128 $1, X2, Y0, Y0
 
-// A pair of bfloat16 in 32 bits is two float32: the odd one with its lower bits masked, the even one shifted up.
+// A pair of bfloat16 in 32 bits is two float32: the odd element with its lower bits masked, the even element shifted
+// up.
 #define CONSTANTS_BF \
 	BROADCAST32(0xffff0000, X15, Y15); \
 	BROADCAST32(1, X14, Y14); \
 	BROADCAST32(0x7fff, X13, Y13)
 
-// NARROW_BF rounds the float32 of Y0 to the odd elements, those of Y2 to the even ones. It adds half of the last
-// place, less one if that place is even. This cannot carry out of a NaN that has no bits below the upper 16, and
-// none has that comes from bfloat16 operands (scaleVectors sees to the constant).
+// NARROW_BF rounds the float32 of Y0 to the odd elements, those of Y2 to the even ones. It adds half of the last place,
+// less one if that place is even. This can't carry out of a NaN whose lower 16 bits are zero, and NaNs from bfloat16
+// operands all are such (scaleVectors ensures that for the constant).
 #define NARROW_BF \
 	VPSRLD $16, Y0, Y1; \
 	VPSRLD $16, Y2, Y3; \

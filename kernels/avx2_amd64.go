@@ -1,6 +1,7 @@
 package kernels
 
-// avx2 has the kernels that use AVX2 and F16C. Their n is a multiple of 32. What is missing has no fitting instruction.
+// avx2 has the kernels that use AVX2 and F16C. Their n is a multiple of 32. Missing entries have no suitable
+// instruction.
 var avx2 = [numDataTypes][Min + 1]kernel{
 	Int8:     {Sum: sumInt8AVX2, Max: maxInt8AVX2, Min: minInt8AVX2},
 	Uint8:    {Sum: sumInt8AVX2, Max: maxUint8AVX2, Min: minUint8AVX2},
@@ -14,7 +15,7 @@ var avx2 = [numDataTypes][Min + 1]kernel{
 	BFloat16: {Sum: sumBFloat16AVX2, Prod: prodBFloat16AVX2, Max: maxBFloat16AVX2, Min: minBFloat16AVX2},
 }
 
-// avx2Scalers has those that multiply by a constant, and those that divide by one.
+// avx2Scalers has the kernels that multiply by a constant, and those that divide by one.
 var avx2Scalers = [numDataTypes][2]scaler{
 	Float16:  {multiply: mulFloat16AVX2, divide: divFloat16AVX2},
 	Float32:  {multiply: mulFloat32AVX2, divide: divFloat32AVX2},

@@ -1,4 +1,4 @@
-// What reductions and scaling with AVX-512 share.
+// Macros shared by reductions and scaling with AVX-512.
 //
 // Plan 9 writes the operands from right to left: VADDPS Z1, Z0, Z0 is Z0 = Z0 + Z1. The order matters, because x86
 // returns the first operand that is a NaN.
@@ -16,16 +16,17 @@
 	VCVTPS2PH $0, Z2, Y2; \
 	VINSERTI64X4 $1, Y2, Z0, Z0
 
-// A pair of bfloat16 in 32 bits is two float32: the odd one with its lower bits masked, the even one shifted up.
+// A pair of bfloat16 in 32 bits is two float32: the odd element with its lower bits masked, the even element shifted
+// up.
 #define CONSTANTS_BF \
 	BROADCAST32(0xffff0000, Z15); \
 	BROADCAST32(1, Z14); \
 	BROADCAST32(0x7fff, Z13)
 
-// NARROW_BF rounds the float32 of Z0 to the odd elements, those of Z2 to the even ones. It adds half of the last
-// place, less one if that place is even. This cannot carry out of a NaN that has no bits below the upper 16, and
-// none has that comes from bfloat16 operands (scaleVectors sees to the constant). AVX512_BF16 would round in one instruction, but takes subnormal numbers
-// for zeros. The last line is Z0 = Z2 | Z15 & Z0.
+// NARROW_BF rounds the float32 of Z0 to the odd elements, those of Z2 to the even ones. It adds half of the last place,
+// less one if that place is even. This can't carry out of a NaN whose lower 16 bits are zero, and NaNs from bfloat16
+// operands all are such (scaleVectors ensures that for the constant). AVX512_BF16 would round in one instruction, but
+// flushes subnormal numbers to zero. The last line is Z0 = Z2 | Z15 & Z0.
 #define NARROW_BF \
 	VPSRLD $16, Z0, Z1; \
 	VPSRLD $16, Z2, Z3; \

@@ -1,6 +1,6 @@
 package kernels
 
-// avx512 has the kernels that use AVX-512. Their n is any.
+// avx512 has the kernels that use AVX-512. They accept any n.
 var avx512 = [numDataTypes][Min + 1]kernel{
 	Int8:     {Sum: sumInt8AVX512, Max: maxInt8AVX512, Min: minInt8AVX512},
 	Uint8:    {Sum: sumInt8AVX512, Max: maxUint8AVX512, Min: minUint8AVX512},
@@ -14,7 +14,7 @@ var avx512 = [numDataTypes][Min + 1]kernel{
 	BFloat16: {Sum: sumBFloat16AVX512, Prod: prodBFloat16AVX512, Max: maxBFloat16AVX512, Min: minBFloat16AVX512},
 }
 
-// avx512Scalers has those that multiply by a constant, and those that divide by one.
+// avx512Scalers has the kernels that multiply by a constant, and those that divide by one.
 var avx512Scalers = [numDataTypes][2]scaler{
 	Float16:  {multiply: mulFloat16AVX512, divide: divFloat16AVX512},
 	Float32:  {multiply: mulFloat32AVX512, divide: divFloat32AVX512},

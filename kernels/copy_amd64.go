@@ -7,8 +7,8 @@ import "unsafe"
 //go:noescape
 func copyPast(dst, src *byte, n int)
 
-// pastCaches copies dst but for up to 31 bytes at its beginning and 127 at its end, and returns where it began and
-// ended; nothing if dst is short, or this processor can't.
+// pastCaches copies dst past the caches, except for up to 31 bytes at its beginning and 127 at its end, and returns the
+// range that it copied: an empty one if dst is short, or this processor can't.
 func pastCaches(dst, src []byte) (from, to int) {
 	if activeSIMD() < AVX2 || len(dst) < 256 {
 		return 0, 0

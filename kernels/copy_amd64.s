@@ -20,6 +20,6 @@ four:
 	ADDQ $128, DI
 	SUBQ $128, CX
 	JNZ four
-	SFENCE // later stores, which may say that the data is there, come after it
+	SFENCE // later stores, which may signal that the data is there, come after these
 	VZEROUPPER
 	RET

@@ -17,18 +17,18 @@ type E4M3 uint8
 // E5M2 is an OCP 8-bit float with 5 exponent and 2 mantissa bits, held as its bits.
 type E5M2 uint8
 
-// Element is any Go type that a buffer may hold: a number of fixed size, int, uint, and types that are named after one
-// of these (type Loss float32). A type named after E4M3 or E5M2 counts as what those are in Go, uint8.
+// Element is any Go type that a buffer may hold: a number of fixed size, int, uint, and types whose underlying type is
+// one of these (type Loss float32). A type defined from E4M3 or E5M2 counts as its underlying type, uint8.
 type Element interface {
 	~int8 | ~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~int | ~uint | ~float32 | ~float64 | F16 | BF16
 }
 
-// TypeOf returns the data type of a Go type. Those of int and uint have the bits that these have here: all processes of
-// a job agree, unless their machines differ in that.
+// TypeOf returns the data type of a Go type. int and uint map to the type with their size on this machine; all
+// processes of a job agree on that, unless their machines differ.
 func TypeOf[T Element]() DataType {
 	var zero T
 	kind := reflect.TypeFor[T]().Kind()
-	if kind == reflect.Float32 { // the most usual one needs no look at the others
+	if kind == reflect.Float32 { // fast path for the most common type
 		return Float32
 	}
 	switch any(zero).(type) {
@@ -65,13 +65,13 @@ func TypeOf[T Element]() DataType {
 	}
 }
 
-// Bytes returns the memory of s, uncopied: what is written to one is read from the other.
+// Bytes returns the memory of s, without a copy: writes to one are visible in the other.
 func Bytes[T Element](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
 }
 
-// view is the inverse of Bytes. A last part of an element is left out.
+// view is the inverse of Bytes. An incomplete last element is left out.
 func view[T Element](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))

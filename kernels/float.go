@@ -7,13 +7,13 @@ const (
 	quiet64 = 1 << 51
 )
 
-// number is an element that Go computes with.
+// number is an element type with Go arithmetic.
 type number interface {
 	integer | float32 | float64
 }
 
-// add and its like are what arithmetic means in this package: Go's, with the NaN chosen by nan, because Go leaves it to
-// the processor which operand's payload survives. The compiler leaves that out for integers.
+// add and the functions like it define arithmetic in this package: Go's, with the NaN chosen by nan, because in Go it
+// depends on the processor which operand's payload survives. The compiler omits that for integers.
 func add[T number](x, y T) T {
 	s := x + y
 	if s != s {
@@ -54,14 +54,15 @@ func greatest[T number](x, y T) T {
 	return m
 }
 
-// nan returns the NaN that an operation on x and y results in. Kept out of line, so that its callers are inlined.
+// nan returns the NaN that results from an operation on x and y. It is kept out of line, so that its callers are
+// inlined.
 //
 //go:noinline
 func nan[T number](x, y T) T {
 	if x == x {
 		x = y
 	}
-	made := x == x // of operands that are none: the NaN that x86 makes
+	made := x == x // no operand is a NaN: the NaN that x86 makes
 	switch x := any(&x).(type) {
 	case *float32:
 		if *x = math.Float32frombits(math.Float32bits(*x) | quiet32); made {

@@ -12,11 +12,12 @@ func (e E4M3) Float32() float32 {
 	return math.Float32frombits(bits | math.Float32bits(math.Float32frombits(uint32(e&0x7f)<<20)*0x1p120))
 }
 
-// ToE4M3 rounds f to the nearest E4M3, ties to even. What is too large, infinities included, becomes ±448, the largest.
+// ToE4M3 rounds f to the nearest E4M3, ties to even. Values that are too large, including infinities, become ±448, the
+// largest E4M3.
 func ToE4M3(f float32) E4M3 {
 	bits := math.Float32bits(f)
 	abs := bits &^ sign32
-	if abs-0x3c800000 < 0x43e80000-0x3c800000 { // 2^-6 ≤ |f| < 464: normal numbers, and what rounds to them
+	if abs-0x3c800000 < 0x43e80000-0x3c800000 { // 2^-6 ≤ |f| < 464: normal numbers, and values that round to them
 		return E4M3(bits>>24&0x80 | (abs-120<<23+0x7ffff+abs>>20&1)>>20)
 	}
 	return roundE4M3(bits)

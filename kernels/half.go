@@ -9,8 +9,8 @@ const (
 
 // Float32 returns h, exactly. A NaN keeps its sign and payload and becomes quiet.
 func (h F16) Float32() float32 {
-	// With the fields where float32 has them, what is missing is the difference of the exponents' biases, 112. A
-	// multiplication adds it, and makes subnormal numbers right as well.
+	// With the fields at their float32 positions, only the difference of the exponents' biases, 112, is missing. A
+	// multiplication adds it, and also normalizes subnormal numbers.
 	f := math.Float32frombits(uint32(h&0x7fff)<<13) * 0x1p112
 	bits := math.Float32bits(f) | uint32(h&0x8000)<<16
 	if h&0x7c00 == 0x7c00 {
@@ -30,8 +30,9 @@ func ToF16(f float32) F16 {
 	if f != f {
 		return F16(sign | 0x7e00 | bits>>13&0x1ff)
 	}
-	// A power of two 2^13 times f's (or 2^-14's, for subnormal numbers) has its last place where F16 has its own: the
-	// addition rounds. What is beyond the range is taken for 2^16, whose pattern is the infinity's.
+	// unit is 2^13 times f's power of two (which counts as at least 2^-14, for subnormal numbers). Its last bit is
+	// where F16 has its own, so the addition rounds. Values beyond the range are treated as 2^16, whose bit pattern is
+	// the infinity's.
 	abs := min(bits&^sign32, 0x47800000)
 	unit := max(abs&inf32, 0x38800000) + 13<<23
 	rounded := math.Float32bits(math.Float32frombits(abs)+math.Float32frombits(unit)) - unit

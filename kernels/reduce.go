@@ -4,12 +4,12 @@ package kernels
 // a and b are at least as long as dst. dst may be exactly a or exactly b, but must not overlap them otherwise.
 type Reducer func(dst, a, b []byte)
 
-// ReducerOf returns the fastest Reducer for valid dt and op that this machine has and [LimitSIMD] allows, and nil
-// if either is not valid. Avg and PreMulSum reduce like Sum; what they do besides is [Divide]'s and [Scale]'s.
+// ReducerOf returns the fastest Reducer for valid dt and op that this machine has and [LimitSIMD] allows, and nil if
+// either is not valid. Avg and PreMulSum reduce like Sum; [Divide] and [Scale] do the rest.
 func ReducerOf(dt DataType, op Reduction) Reducer { return reducerFor(activeSIMD(), dt, op) }
 
-// reducerFor returns the Reducer that uses at most the given vector instructions, NoSIMD for the plain Go
-// reference. The caller makes sure that the machine has them. All of them give the same bits.
+// reducerFor returns the Reducer that uses at most the given vector instructions; NoSIMD is the plain Go reference. The
+// caller makes sure that the machine has them. All levels give the same bits.
 func reducerFor(level SIMD, dt DataType, op Reduction) Reducer {
 	if !dt.Valid() || !op.Valid() {
 		return nil

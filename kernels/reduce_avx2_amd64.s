@@ -3,8 +3,8 @@
 
 // Reductions with AVX2 and F16C.
 //
-// Every function is the same loop around another operation. An operation is a macro that takes a vector of a in Y0
-// and one of b in Y1, leaves the result in Y0, may use Y2 to Y7, and finds its constants in Y12 to Y15.
+// Every function is the same loop around a different operation. An operation is a macro that takes a vector of a in Y0
+// and one of b in Y1, leaves the result in Y0, may use Y2 to Y7, and has its constants in Y12 to Y15.
 
 // VECTOR combines 32 bytes.
 #define VECTOR(offset, OPERATION) \
@@ -48,9 +48,9 @@ done: \
 
 #define SINGLE(INSTRUCTION) INSTRUCTION Y1, Y0, Y0
 
-// Minimum and maximum of floats. MINPS returns its second operand if the operands are zeros or one is a NaN. Taken
-// both ways round, the two results differ in the zeros' signs only: OR keeps a minus, AND a plus. Where there is a
-// NaN, the sum has the right one.
+// Minimum and maximum of floats. MINPS returns its second operand if the operands are zeros or one is a NaN. With the
+// operands in both orders, the two results differ only in the signs of zeros: OR keeps a minus, AND a plus. If there is
+// a NaN, the sum has the right one.
 
 #define NAN_PS \
 	VCMPPS $3, Y1, Y0, Y4; \
@@ -129,9 +129,9 @@ done: \
 	VMULPS Y3, Y2, Y2; \
 	NARROW_BF
 
-// Minimum and maximum of both 16-bit floats, without converting them. All bits but the sign flipped where the sign is
-// set, floats order like signed integers, -0 just below +0; the same flip leads back. NaNs lie beyond the infinity
-// and are put in afterwards, the first operand's over the second's.
+// Minimum and maximum of both 16-bit floats, without converting them. After all bits but the sign are flipped where the
+// sign is set, floats order like signed integers, with -0 just below +0; the same flip restores them. NaNs are beyond
+// infinity and are blended in afterwards, the first operand's over the second's.
 
 #define CONSTANTS_PH \
 	BROADCAST32(0x7fff7fff, X15, Y15); \

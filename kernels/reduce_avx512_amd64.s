@@ -3,8 +3,8 @@
 
 // Reductions with AVX-512 F, BW and DQ.
 //
-// Every function is the same loop around another operation. An operation is a macro that takes a vector of a in Z0
-// and one of b in Z1, leaves the result in Z0, may use Z2 to Z7, K2 and K3, and finds its constants in Z12 to Z15.
+// Every function is the same loop around a different operation. An operation is a macro that takes a vector of a in Z0
+// and one of b in Z1, leaves the result in Z0, may use Z2 to Z7, K2 and K3, and has its constants in Z12 to Z15.
 
 // VECTOR combines 64 bytes.
 #define VECTOR(offset, OPERATION) \
@@ -13,8 +13,8 @@
 	OPERATION; \
 	VMOVDQU64 Z0, offset(DI)
 
-// REDUCE is the body of func(dst, a, b *byte, n int). What does not fill a vector is masked: K1 has a bit for each
-// byte, and bytes without theirs are neither read nor written.
+// REDUCE is the body of func(dst, a, b *byte, n int). An incomplete vector is masked: K1 has a bit for each byte, and
+// bytes without a bit are neither read nor written.
 #define REDUCE(CONSTANTS, OPERATION) \
 	MOVQ dst+0(FP), DI; \
 	MOVQ a+8(FP), SI; \
@@ -59,8 +59,8 @@ done: \
 
 #define SINGLE(INSTRUCTION) INSTRUCTION Z1, Z0, Z0
 
-// Minimum and maximum of floats. VRANGE orders -0 below +0 (4 is the minimum, 5 the maximum, with the sign that
-// results), but prefers a number to a NaN. Where there is a NaN, the sum has the right one.
+// Minimum and maximum of floats. VRANGE orders -0 below +0 (4 is the minimum, 5 the maximum, with the sign of the
+// result), but prefers a number to a NaN. If there is a NaN, the sum has the right one.
 
 #define RANGE_PS(SELECT) \
 	VRANGEPS SELECT, Z1, Z0, Z2; \
@@ -117,9 +117,9 @@ done: \
 	VMULPS Z3, Z2, Z2; \
 	NARROW_BF
 
-// Minimum and maximum of both 16-bit floats, without converting them. All bits but the sign flipped where the sign is
-// set, floats order like signed integers, -0 just below +0; the same flip leads back. NaNs lie beyond the infinity
-// and are put in afterwards, the first operand's over the second's.
+// Minimum and maximum of both 16-bit floats, without converting them. After all bits but the sign are flipped where the
+// sign is set, floats order like signed integers, with -0 just below +0; the same flip restores them. NaNs are beyond
+// infinity and are blended in afterwards, the first operand's over the second's.
 
 #define CONSTANTS_PH \
 	BROADCAST32(0x7fff7fff, Z15); \

@@ -2,14 +2,14 @@ package kernels
 
 import "sync"
 
-// The reference: every reduction of every data type in plain Go. It is what runs where there is no vector code,
-// and what vector code is compared with.
+// The reference: every reduction of every data type in plain Go. It runs where there is no vector code, and the vector
+// code is compared with it.
 
 type integer interface {
 	int8 | uint8 | int32 | uint32 | int64 | uint64
 }
 
-// reference has the loops of the four reductions that are loops of their own. It is never written.
+// reference has the loops of the four reductions that have their own. It is read-only.
 var reference = [numDataTypes][Min + 1]Reducer{
 	Int8:       plain[int8](),
 	Uint8:      plain[uint8](),
@@ -25,7 +25,7 @@ var reference = [numDataTypes][Min + 1]Reducer{
 	Float8E5M2: eightBits(E5M2.Float32, ToE5M2),
 }
 
-// plain has the loops of a type that Go computes with.
+// plain returns the loops of a type with Go arithmetic.
 func plain[T number]() [Min + 1]Reducer {
 	return [...]Reducer{Sum: sums[T], Prod: products[T], Max: maxima[T], Min: minima[T]}
 }
@@ -114,7 +114,7 @@ func minBFloat16(dst, a, b []byte) {
 	}
 }
 
-// eightBits are the reductions of 8-bit floats: those of the float32 they stand for, rounded.
+// eightBits returns the reductions of 8-bit floats: those of the corresponding float32, rounded.
 func eightBits[T E4M3 | E5M2](widen func(T) float32, round func(float32) T) [Min + 1]Reducer {
 	looked := func(combine func(x, y float32) float32) Reducer {
 		results := sync.OnceValue(func() *table {

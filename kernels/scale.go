@@ -5,22 +5,22 @@ import (
 	"unsafe"
 )
 
-// Divide divides every element of buf by n, in place: the last step of Avg, n being the number of ranks. Integers
-// truncate towards zero. Floats are divided by n in float64 for Float64 and in float32 for all others, which
-// round once on the way back. n ≤ 1 leaves buf as it is, as does a dt that is not valid.
+// Divide divides every element of buf by n, in place: the last step of Avg, with n the number of ranks. Integers
+// truncate towards zero. Float64 is divided in float64, all other floats in float32, rounding once on the way back. If
+// n ≤ 1 or dt is not valid, buf stays unchanged.
 func Divide(buf []byte, dt DataType, n int) { divideWith(activeSIMD(), buf, dt, n) }
 
 // Scale sets dst[i] to src[i] times factor: the first step of PreMulSum. src is at least as long as dst, and may be
 // exactly dst.
 //
-// Floats multiply in float64 for Float64; for all others the factor is rounded to float32, multiplied there, and the
-// product rounded once on the way back. For integers the factor is first made an integer of the same type: truncated
+// Float64 is multiplied in float64. For all other floats, the factor is rounded to float32, multiplied in float32, and
+// the product rounded once on the way back. For integers, the factor is first converted to the integer type: truncated
 // towards zero, values out of range become the nearest end of the range and a NaN becomes 0. The product wraps around.
 func Scale(dst, src []byte, dt DataType, factor float64) {
 	scaleWith(activeSIMD(), dst, src, dt, factor)
 }
 
-// scaling says what happens to an element.
+// scaling says what is done to an element.
 type scaling uint8
 
 const (
@@ -55,7 +55,7 @@ func divideWith(level SIMD, buf []byte, dt DataType, n int) {
 	}
 }
 
-// quotient widens, because n, a number of ranks, need not fit the element.
+// quotient widens, because n, the number of ranks, need not fit the element type.
 func quotient[T integer](x T, n int) T {
 	if x < 0 {
 		return T(int64(x) / int64(n))
@@ -95,8 +95,8 @@ func scaleInteger[T integer](dst, src []byte, factor float64) {
 	apply(d, s, func(x T) T { return x * f })
 }
 
-// apply sets d[i] to f(s[i]). It is small enough to be inlined, and f with it, so that what is left is a loop without
-// calls and bounds checks.
+// apply sets d[i] to f(s[i]). It is small enough to be inlined, together with f, which leaves a loop without calls and
+// bounds checks.
 func apply[T Element](d, s []T, f func(x T) T) {
 	s = s[:len(d)]
 	for i := range d {
@@ -104,7 +104,7 @@ func apply[T Element](d, s []T, f func(x T) T) {
 	}
 }
 
-// applyWide is apply for the floats that are computed with in float32.
+// applyWide is apply for the floats that are computed in float32.
 func applyWide(dst, src []byte, dt DataType, f func(x float32) float32) {
 	switch dt {
 	case Float16:
@@ -115,11 +115,12 @@ func applyWide(dst, src []byte, dt DataType, f func(x float32) float32) {
 		lookUpEach(dst, src, func(x E4M3) E4M3 { return ToE4M3(f(x.Float32())) })
 	case Float8E5M2:
 		lookUpEach(dst, src, func(x E5M2) E5M2 { return ToE5M2(f(x.Float32())) })
-	default: // computed with in its own type
+	default: // computed in its own type
 	}
 }
 
-// integerFactor converts a factor as Scale says. Go leaves conversions of what is out of range to the processor.
+// integerFactor converts a factor as described for Scale. In Go, conversions of values out of range depend on the
+// processor.
 func integerFactor[T integer](factor float64) T {
 	bits := int(unsafe.Sizeof(T(0))) * 8
 	var lowest T

@@ -3,8 +3,8 @@
 
 // Multiplication and division by a constant with AVX2 and F16C.
 //
-// Every function is the same loop around another operation. An operation is a macro that takes a vector in Y0, leaves
-// the result there, may use Y1 to Y7, and finds the constant in every lane of Y11 and others in Y12 to Y15.
+// Every function is the same loop around a different operation. An operation is a macro that takes a vector in Y0,
+// leaves the result there, may use Y1 to Y7, and has the constant in every lane of Y11 and others in Y12 to Y15.
 
 // ONE scales 32 bytes.
 #define ONE(offset, OPERATION) \

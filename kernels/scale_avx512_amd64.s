@@ -3,8 +3,8 @@
 
 // Multiplication and division by a constant with AVX-512 F and BW.
 //
-// Every function is the same loop around another operation. An operation is a macro that takes a vector in Z0, leaves
-// the result there, may use Z1 to Z7, and finds the constant in every lane of Z11 and others in Z12 to Z15.
+// Every function is the same loop around a different operation. An operation is a macro that takes a vector in Z0,
+// leaves the result there, may use Z1 to Z7, and has the constant in every lane of Z11 and others in Z12 to Z15.
 
 // ONE scales 64 bytes.
 #define ONE(offset, OPERATION) \

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// SIMD names a set of vector instructions. Each includes those before it.
+// SIMD is a set of vector instructions. Each set includes the previous ones.
 type SIMD uint8
 
 // The sets of vector instructions.
@@ -35,7 +35,7 @@ func (s *SIMD) UnmarshalText(text []byte) error {
 
 // DetectSIMD returns the widest set that both the processor and the operating system support.
 func DetectSIMD() SIMD {
-	x := &cpu.X86 // without any of these on other processors
+	x := &cpu.X86 // all false on other processors
 	switch {
 	case !x.HasAVX2 || !x.HasF16C:
 		return NoSIMD
@@ -46,17 +46,17 @@ func DetectSIMD() SIMD {
 	}
 }
 
-// lowered is how far LimitSIMD lowered what is used, as steps below the widest set there is, so that zero is no limit.
-// It is the one variable of this package that changes: which instructions to use is a property of the process, as with
-// GODEBUG's cpu.* settings, and it never changes a result.
+// lowered is how far LimitSIMD lowered the limit, in steps below the widest set, so that zero means no limit. It is the
+// only variable state of this package: which instructions to use is a property of the process, as with GODEBUG's cpu.*
+// settings, and it never changes a result.
 var lowered atomic.Uint32
 
-// LimitSIMD makes the whole process use nothing beyond s from now on, for instance as CARILLON_SIMD says, and
-// returns what is used then: the lesser of s and [DetectSIMD]. Reducers that were looked up earlier stay as they are.
+// LimitSIMD makes the whole process use nothing beyond s from now on, for instance because of CARILLON_SIMD, and
+// returns the set in use: the lesser of s and [DetectSIMD]. Reducers that were looked up earlier stay unchanged.
 func LimitSIMD(s SIMD) SIMD {
 	lowered.Store(uint32(AVX512 - min(s, AVX512)))
 	return activeSIMD()
 }
 
-// activeSIMD returns what [ReducerOf] uses now.
+// activeSIMD returns the set that [ReducerOf] uses now.
 func activeSIMD() SIMD { return min(DetectSIMD(), AVX512-SIMD(lowered.Load())) }

@@ -9,11 +9,11 @@ import (
 // kernel sets dst[i] to a[i] op b[i] for n bytes with vector instructions. dst may be exactly a or b.
 type kernel func(dst, a, b *byte, n int)
 
-// block is how many bytes a kernel gets at once. The scheduler cannot interrupt assembly, and a garbage collection
-// waits for it: 256 KiB are some tens of microseconds even from memory.
+// block is how many bytes a kernel gets at once. The scheduler can't interrupt assembly, and a garbage collection waits
+// for it: 256 KiB take some tens of microseconds even from memory.
 const block = 256 << 10
 
-// vectorReducers is made once, of closures that would otherwise be allocated at each look-up.
+// vectorReducers is made once, since its closures would otherwise be allocated at each look-up.
 var vectorReducers = sync.OnceValue(func() *[numSIMD][numDataTypes][Min + 1]Reducer {
 	t := new([numSIMD][numDataTypes][Min + 1]Reducer)
 	for dt := range avx2 {
@@ -40,7 +40,7 @@ func vectorReducer(level SIMD, dt DataType, op Reduction) Reducer {
 	return nil
 }
 
-// inVectors hands what fills vectors of 32 bytes to k, and what is left over to rest.
+// inVectors passes whole vectors of 32 bytes to k, and the remainder to rest.
 func inVectors(k kernel, rest Reducer) Reducer {
 	return func(dst, a, b []byte) {
 		a, b = a[:len(dst)], b[:len(dst)]
@@ -52,7 +52,7 @@ func inVectors(k kernel, rest Reducer) Reducer {
 	}
 }
 
-// masked hands everything to k, which masks what does not fill a vector.
+// masked passes everything to k, which masks an incomplete vector.
 func masked(k kernel) Reducer {
 	return func(dst, a, b []byte) { inBlocks(k, dst, a[:len(dst)], b[:len(dst)]) }
 }
@@ -70,7 +70,8 @@ func inBlocks(k kernel, dst, a, b []byte) {
 // float32 for all others. dst may be exactly src.
 type scaler func(dst, src *byte, n int, by uint64)
 
-// scaleVectors scales as much of the buffers as vector instructions up to level can, and returns how many bytes.
+// scaleVectors scales as much of the buffers as vector instructions up to level can, and returns how many bytes it
+// scaled.
 func scaleVectors(level SIMD, how scaling, dst, src []byte, dt DataType, by float64) (done int) {
 	var scale scaler
 	whole := len(dst)
@@ -89,7 +90,7 @@ func scaleVectors(level SIMD, how scaling, dst, src []byte, dt DataType, by floa
 	case dt == Float64:
 		bits = math.Float64bits(by)
 	case dt == BFloat16 && by != by:
-		bits = uint64(ToBF16(float32(by))) << 16 // for the rounding, which a NaN with lower bits would spoil
+		bits = uint64(ToBF16(float32(by))) << 16 // for the rounding, which a NaN with lower bits would break
 	}
 	d, s := unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src))
 	for ; done < whole; done += min(block, whole-done) {

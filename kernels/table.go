@@ -1,8 +1,8 @@
 package kernels
 
-// table has the result of a reduction for each pair of 8-bit numbers, the first operand's bits above the second's.
-// Numbers of real data are of few magnitudes, so that the part of the table that they need is in the first-level
-// cache. The tables are made when they are first needed, 64 KiB each.
+// table has the result of a reduction for each pair of 8-bit numbers, with the first operand's bits above the second's.
+// Real data has numbers of few magnitudes, so the part of the table that they use stays in the first-level cache. A
+// table is made on first use and takes 64 KiB.
 type table [1 << 16]uint8
 
 // lookUp sets dst[i] to t's entry for a[i] and b[i].
@@ -13,7 +13,7 @@ func lookUp(dst, a, b []byte, t *table) {
 	}
 }
 
-// lookUpEach sets dst[i] to what f makes of src[i]. For many elements it asks f once for each of the 256 numbers.
+// lookUpEach sets dst[i] to f(src[i]). For many elements, it calls f once for each of the 256 numbers.
 func lookUpEach[T E4M3 | E5M2 | int8 | uint8](dst, src []byte, f func(T) T) {
 	d, s := view[T](dst), view[T](src[:len(dst)])
 	if len(d) < 512 {

@@ -23,7 +23,7 @@ const (
 	numDataTypes
 )
 
-// String returns its name, such as "float32" or "float8_e4m3".
+// String returns the data type's name, such as "float32" or "float8_e4m3".
 func (d DataType) String() string { return nameOf("DataType", dataTypeNames[:], d) }
 
 var (
@@ -42,7 +42,7 @@ var (
 	simdNames = [numSIMD]string{NoSIMD: "off", AVX2: "avx2", AVX512: "avx512"}
 )
 
-// nameOf is the name of a value of a type; one that does not exist has its number for a name.
+// nameOf returns the name of a value of a type; for an invalid value, the name contains its number.
 func nameOf[T ~uint8](kind string, names []string, v T) string {
 	if int(v) >= len(names) {
 		return fmt.Sprintf("%s(%d)", kind, uint8(v))
@@ -61,8 +61,8 @@ func (d DataType) Size() int {
 	return dataTypeSizes[d]
 }
 
-// Reduction names how elements are combined. The values are ncclRedOp_t's; PreMulSum, which NCCL makes at run
-// time, has the first number behind them.
+// Reduction is a way to combine elements. The values are ncclRedOp_t's. PreMulSum, which NCCL makes at run time, has
+// the first number after them.
 type Reduction uint8
 
 // The reductions, in ncclRedOp_t's order.
@@ -76,7 +76,7 @@ const (
 	numReductions
 )
 
-// String returns its name, such as "sum" or "premul_sum".
+// String returns the reduction's name, such as "sum" or "premul_sum".
 func (r Reduction) String() string { return nameOf("Reduction", reductionNames[:], r) }
 
 // Valid reports whether r is one of the reductions above.

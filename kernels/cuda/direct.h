@@ -1,21 +1,21 @@
-// Large messages between ranks that can access each other's buffers: nothing is staged. In a reduction each rank reads
-// its share from all ranks and writes the result to all that get it; in a gather it reads what it gets.
+// Large messages between ranks that can access each other's buffers: nothing is staged. In a reduction, each rank reads
+// its share from all ranks and writes the result to all ranks that get it. In a gather, each rank reads what it gets.
 //
 // Reading over NVLink is slower than writing. So ranks may also push: their data goes through FIFOs, and the results
-// are written where they belong.
+// are written directly to their destinations.
 //
-// No host knows which buffers the others passed, so ranks find out in the kernel whether they can. They meet, each with
-// the addresses at which the others access its buffers: if one of these is missing, all go through FIFOs.
+// No host knows which buffers the other ranks passed, so ranks find out in the kernel whether they can do this. They
+// meet, each with the addresses at which the others access its buffers: if one of these is missing, all use FIFOs.
 #pragma once
 
 #include "work.h"
 
 DEVICE u64 divided_up(u64 bytes, u64 by) { return (bytes + by - 1) / by; }
 
-// Shares are what each rank reduces: its part of a reduce-scatter, else as much as the others.
+// Shares are what each rank reduces: its part of a reduce-scatter, otherwise equal shares.
 struct Shares {
   bool scatter;
-  u64 bytes, share; // share: of the largest one
+  u64 bytes, share; // share: the largest one's size
 
   GENERIC static Shares of(const carillon_args &a, const Operation &op) {
     if (a.send_stride) return {true, a.bytes, a.bytes};
@@ -33,7 +33,7 @@ struct Shares {
 // Met is the outcome of a meeting: the same on all ranks, unless the communicator ends.
 enum class Met : u32 { directly, staged, left };
 
-// Meeting is the state of one that the threads of a block share.
+// Meeting is the state of a meeting that the threads of a block share.
 struct Meeting {
   static constexpr u32 most = carillon_buffers * (carillon_max_ranks - 1);
   enum State : u32 { awaited, here, unreached, given_up }; // the highest decides
@@ -41,13 +41,13 @@ struct Meeting {
   u32 round;
   u32 unread; // see await_loads
   Met met;
-  u32 entries[most], leaves[most];             // the State of each
-  u64 at[carillon_buffers][carillon_max_ranks]; // where this rank accesses the buffers of all ranks
+  u32 entries[most], leaves[most];             // the State of each one
+  u64 at[carillon_buffers][carillon_max_ranks]; // addresses at which this rank accesses the buffers of all ranks
 };
 
-// await_all waits for n things, one thread for each: take(i, missing) polls the i-th, which is from rank of(i). The
-// block's first thread collects the states, so that it can report which rank is missing. Own is the state of what is
-// this rank's own: if that is here, and all others are, the first thread calls then.
+// await_all waits for n things, with one thread for each: take(i, missing) polls the i-th, which is from rank of(i).
+// The block's first thread collects the states, so that it can report which rank is missing. own is the state of this
+// rank's own thing: if that is here, and all others are, the first thread calls then.
 template <class Of, class Take, class Then>
 DEVICE void await_all(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, u32 *states, u32 own, u32 phase,
                       u32 n, Of &&of, Take &&take, Then &&then) {
@@ -77,8 +77,9 @@ DEVICE void await_all(const Grid &g, const carillon_args &a, Operation &op, Meet
 
 DEVICE u64 rounds_at(const Grid &g, const carillon_args &a) { return a.state + carillon_rounds + g.block * 4; }
 
-// entry_at is where a block of some rank announces a buffer in a window. Two halves are enough: a rank that writes
-// entries of round n has ended n-1, in which each block heard from those of the same number, so these have ended n-2.
+// entry_at returns where a block of some rank announces a buffer in a window. Two halves are enough: a block that
+// writes entries of round n has ended n-1, in which it heard from the blocks with the same number, so these have ended
+// n-2.
 DEVICE u64 entry_at(const Grid &g, const carillon_args &a, u32 flag, u32 rank, u32 buffer) {
   const u32 half = flag >> 8 & 1, entry = (half * carillon_max_blocks + g.block) * carillon_max_ranks + rank;
   return control(a) + carillon_entries + (entry * carillon_buffers + buffer) * carillon_packet;
@@ -88,13 +89,14 @@ DEVICE u64 leave_at(const Grid &g, const carillon_args &a, u32 rank) {
   return control(a) + carillon_leaves + (g.block * carillon_max_ranks + rank) * 4;
 }
 
-// entries is how many a block gets: one for each buffer, from the block of the same number of each other rank.
+// entries returns how many entries a block gets: one for each buffer, from the block with the same number of each other
+// rank.
 DEVICE u32 entries(u32 ranks) { return carillon_buffers * (ranks - 1); }
 
 DEVICE u32 flag_of_round(const carillon_args &a, u32 round) { return round << 8 | a.signature; }
 
-// enter tells the other ranks where they access this rank's buffers. A kernel does it first, since the stores take a
-// while to arrive. Round is one more than the count at rounds_at.
+// enter tells the other ranks where they access this rank's buffers. It is the first thing that a kernel does, since
+// the stores take a while to arrive. round is one more than the count at rounds_at.
 DEVICE void enter(const Grid &g, const carillon_args &a, const carillon_reach &reach, u32 round) {
   if (!reach.needs) return;
   const u32 flag = flag_of_round(a, round);
@@ -106,8 +108,9 @@ DEVICE void enter(const Grid &g, const carillon_args &a, const carillon_reach &r
   }
 }
 
-// leave tells the other ranks that this one no longer accesses their buffers. All threads of a block call it. What was
-// read there is in registers (see await_loads), or was stored; what was written needs a fence.
+// leave tells the other ranks that this rank no longer accesses their buffers. It must be called by all threads of a
+// block. Data that was read there is in registers (see await_loads), or was stored; data that was written there needs a
+// fence.
 DEVICE void leave(const Grid &g, const carillon_args &a, const Operation &op, const Meeting &m, bool written) {
   LOOP
   for (u32 k = 1 + g.thread; k < op.ranks; k += g.threads) {
@@ -116,9 +119,9 @@ DEVICE void leave(const Grid &g, const carillon_args &a, const Operation &op, co
   }
 }
 
-// meet is called by all threads, after enter. The first one plans the work meanwhile, and completes the plan (then) if
-// ranks can access each other's buffers. All that precedes the launch on any rank's stream is complete when they have
-// met.
+// meet must be called by all threads, after enter. Meanwhile the first thread plans the work, and completes the plan
+// (then) if ranks can access each other's buffers. When the ranks have met, all earlier work on any rank's stream is
+// complete.
 template <class Plan, class Then>
 DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &reach, Operation &op, u32 round,
                 Meeting &m, Plan &&plan, Then &&then) {
@@ -155,7 +158,7 @@ DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &rea
   return m.met;
 }
 
-// part is called by all threads: the rank leaves the others' buffers, and waits until they have left its own.
+// part must be called by all threads: the rank leaves the others' buffers, and waits until they have left its own.
 DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, bool written) {
   auto rank = [&](u32 i) { return behind(a, op, 1 + i); };
   g.sync();
@@ -169,14 +172,15 @@ DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &
       [] {});
 }
 
-constexpr u64 longest_way = 100000;     // nanoseconds: far longer than a store takes to arrive
-constexpr u64 longest_stay = 500000000; // likewise: how long others have to leave the buffers of a rank that gives up
+constexpr u64 longest_way = 100000;     // nanoseconds, far longer than a store takes to arrive
+constexpr u64 longest_stay = 500000000; // nanoseconds: how long others may stay in the buffers of a rank that gives up
 
-// give_up is called by all threads of a block that leaves a meeting early. It takes its entries back, so that no rank
-// that comes later, or hasn't read them yet, accesses this rank's buffers. Then it waits for the ranks that may be
-// accessing them: those whose entries are here, not taken back, and that haven't left. Whoever read this rank's entries
-// had sent its own, which arrive within longest_way. A rank that died never leaves, hence longest_stay. What this rank
-// wrote into others' buffers, before a barrier, arrives before its entries are taken back: they wait for these.
+// give_up must be called by all threads of a block that leaves a meeting early. It takes its entries back, so that no
+// rank that arrives later, or hasn't read them yet, accesses this rank's buffers. Then it waits for the ranks that may
+// be accessing them: those whose entries are here and not taken back, and that haven't left. A rank that has read this
+// rank's entries had sent its own before, which arrive within longest_way. A rank that died never leaves, hence
+// longest_stay. What this rank wrote into others' buffers, before a barrier, arrives before its entries are taken back:
+// those ranks wait for that.
 RARE void give_up(Thread self, const carillon_args &a, const Meeting &m) {
   const Grid g = Grid::of(self);
   const u32 ranks = a.ranks, flag = flag_of_round(a, m.round);
@@ -201,15 +205,15 @@ RARE void give_up(Thread self, const carillon_args &a, const Meeting &m) {
   }
 }
 
-// everybody is all threads of the grid.
+// everybody returns all threads of the grid.
 DEVICE Workers everybody(const Grid &g) { return {g.block * g.threads + g.thread, g.blocks * g.threads}; }
 
-// at_once is how many vectors a thread holds while two ranks read all of each other's data: up to 4 MiB with a grid of
-// 63 blocks. Each rank stores the result for itself, once the other one has read, too.
+// at_once is how many vectors a thread holds when two ranks read all of each other's data: up to 4 MiB with a grid of
+// 63 blocks. Each rank stores the result for itself, once the other rank has read, too.
 constexpr u32 at_once = 10;
 
-// plan_reduction sets what this rank reduces: all, if there are two ranks and threads can hold it, else its share. No
-// other rank accesses that share of any buffer, so that results may overwrite the data.
+// plan_reduction sets what this rank reduces: everything if there are two ranks and the threads can hold it, otherwise
+// its share. No other rank accesses that share of any buffer, so results may overwrite the data.
 DEVICE void plan_reduction(const Grid &g, const carillon_args &a, const Operation &op, Task &t) {
   const Shares shares = Shares::of(a, op);
   t.whole = !shares.scatter && op.ranks == 2 && a.reduction == carillon_sum &&
@@ -219,7 +223,7 @@ DEVICE void plan_reduction(const Grid &g, const carillon_args &a, const Operatio
   t.to[0] = a.recv + (shares.scatter ? 0 : t.offset);
 }
 
-// follow_up completes the plan, once addresses are known. Whether buffers are aligned is the same on all ranks.
+// follow_up completes the plan once addresses are known. Whether buffers are aligned is the same on all ranks.
 DEVICE void follow_up(const carillon_args &a, const Operation &op, const Meeting &m, Task &t) {
   if (t.whole) t.whole = aligned(m.at[carillon_send][0] | m.at[carillon_send][1] | m.at[carillon_recv][0] |
                                  m.at[carillon_recv][1]);
@@ -228,7 +232,7 @@ DEVICE void follow_up(const carillon_args &a, const Operation &op, const Meeting
   for (u32 k = 0; k < op.ranks; k++) {
     const u32 r = behind(a, op, k);
     t.from[r] = m.at[carillon_send][r] + t.offset;
-    if (k > 0) t.to[k] = m.at[carillon_recv][r] + t.offset; // beyond the targets of a reduce-scatter
+    if (k > 0) t.to[k] = m.at[carillon_recv][r] + t.offset; // beyond the number of targets for a reduce-scatter
   }
 }
 
@@ -250,7 +254,7 @@ DEVICE void reduce_directly(const Grid &g, const carillon_args &a, Operation &op
   part(g, a, op, m, t.targets > 1);
 }
 
-// plan_copies sets what this rank reads: from the others, and its own part unless that is in place.
+// plan_copies sets what this rank reads: from the other ranks, and its own part unless that is in place.
 DEVICE void plan_copies(const carillon_args &a, const Operation &op, const Meeting &m, Task &t) {
   t.targets = 0;
   LOOP

@@ -1,5 +1,5 @@
-// What reductions mean: package kernels says it, in Go, and this is the same bit by bit. Floats of 16 and 8 bits are
-// widened to float, reduced there in the ranks' order, and rounded once, at the end.
+// What reductions mean: the same as in package kernels, in Go, bit by bit. Floats of 16 and 8 bits are widened to
+// float, reduced there in rank order, and rounded once, at the end.
 #pragma once
 
 #include "platform.h"
@@ -9,8 +9,8 @@ template <class To, class From> GENERIC To bits_of(From f) {
   return __builtin_bit_cast(To, f);
 }
 
-// not_a_number is the result of an operation whose result is none: the first operand that is a NaN, made quiet, or the
-// one that x86 makes.
+// not_a_number is the NaN that results from an operation: the first operand that is a NaN, made quiet, or the NaN that
+// x86 makes.
 GENERIC float not_a_number(float x, float y) {
   if (x == x) x = y;
   return x == x ? bits_of<float>(0xffc00000u) : bits_of<float>(bits_of<u32>(x) | 1u << 22);
@@ -21,7 +21,7 @@ GENERIC double not_a_number(double x, double y) {
   return x == x ? bits_of<double>(0xfff8000000000000ull) : bits_of<double>(bits_of<u64>(x) | 1ull << 51);
 }
 
-// An integer is always a number; the two are never called for one.
+// An integer is always a number: this is never called.
 template <class T> GENERIC T not_a_number(T x, T) { return x; }
 
 template <class A> GENERIC bool negative(A x) { return x < 0; }
@@ -55,7 +55,7 @@ template <> RARE double quotient(double x, u32 n) {
   return q == q ? q : not_a_number(x, (double)n);
 }
 
-// integer_factor truncates towards zero; what is out of range becomes the nearest end of it, and a NaN 0.
+// integer_factor truncates towards zero; values out of range become the nearest end of the range, and a NaN 0.
 template <class T> GENERIC T integer_factor(double f) {
   const int bits = 8 * sizeof(T);
   const bool is_signed = (T)-1 < (T)0;
@@ -77,7 +77,7 @@ template <> GENERIC double product(double x, double f) {
   return p == p ? p : not_a_number(x, f);
 }
 
-// A type says how an element is stored (Bits), what it is computed in (Wide), and how one becomes the other.
+// A type says how an element is stored (Bits), what it is computed in (Wide), and how to convert between the two.
 template <class T> struct Plain {
   typedef T Bits;
   typedef T Wide;
@@ -99,8 +99,8 @@ struct Float16 {
   typedef float Wide;
 
   GENERIC static float widen(u16 h) {
-    // With the fields where a float has them, what is missing is the difference of the exponents' biases, 112. A
-    // multiplication adds it, and makes subnormal numbers right as well.
+    // With the fields at their float positions, only the difference of the exponents' biases, 112, is missing. A
+    // multiplication adds it, and also normalizes subnormal numbers.
     u32 bits = bits_of<u32>(bits_of<float>((u32)(h & 0x7fff) << 13) * 0x1p112f) | (u32)(h & 0x8000) << 16;
     if ((h & 0x7c00) == 0x7c00) bits |= 0x7f800000 | (h & 0x3ff ? 1u << 22 : 0);
     return bits_of<float>(bits);
@@ -109,8 +109,9 @@ struct Float16 {
   GENERIC static u16 narrow(float f) {
     u32 bits = bits_of<u32>(f), sign = bits >> 16 & 0x8000;
     if (f != f) return (u16)(sign | 0x7e00 | (bits >> 13 & 0x1ff));
-    // 2^13 times the power of two of f (2^-14 for subnormal numbers) has its last place where a half has its own: the
-    // addition rounds. What is beyond the range is taken for 2^16, whose pattern is the infinity's.
+    // unit is 2^13 times f's power of two (which counts as at least 2^-14, for subnormal numbers). Its last bit is
+    // where a half has its own, so the addition rounds. Values beyond the range are treated as 2^16, whose bit pattern
+    // is the infinity's.
     u32 abs = bits & 0x7fffffff;
     if (abs > 0x47800000) abs = 0x47800000;
     u32 unit = abs & 0x7f800000;
@@ -170,12 +171,12 @@ struct Float8E5M2 {
   }
 };
 
-// Elements are those of some bytes, computed with.
+// Elements are the elements in some bytes, widened for computation.
 template <class T, int Bytes> struct Elements {
   static constexpr int n = Bytes / (int)sizeof(typename T::Bits);
   typename T::Wide e[n];
 
-  // of reads what a rank contributes.
+  // of reads a rank's contribution.
   GENERIC static Elements of(const u64 (&data)[Bytes / 8]) {
     Elements x;
     typename T::Bits raw[n];
@@ -231,7 +232,7 @@ template <class T, int Bytes> struct Elements {
   }
 };
 
-// scaled is what a rank contributes times its factor: rounded, before anybody else sees it.
+// scaled is a rank's contribution times its factor: rounded before any other rank sees it.
 template <class T> RARE u64 scaled(u64 data, double factor) {
   typename T::Bits raw[sizeof data / sizeof(typename T::Bits)];
   __builtin_memcpy(raw, &data, sizeof data);
@@ -241,7 +242,7 @@ template <class T> RARE u64 scaled(u64 data, double factor) {
   return data;
 }
 
-// EACH_TYPE makes something of each type, and of its name in Go.
+// EACH_TYPE expands X for each type, with its name in Go.
 #define EACH_TYPE(X)                                                                                                   \
   X(int8, Int8)                                                                                                        \
   X(uint8, Uint8)                                                                                                      \

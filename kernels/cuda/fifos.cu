@@ -1,14 +1,14 @@
 // Large messages, and send/receive: directly (direct.h), or through FIFOs in the receiver's window.
 //
-// A channel is a set of blocks, each with a role of its own, and the FIFOs between the blocks of a channel on different
-// ranks. Data is dealt to the channels in steps.
+// A channel is a set of blocks with different roles, and the FIFOs between the blocks of a channel on different ranks.
+// Data is dealt to the channels in steps.
 //
-// A block's first warp leads: its first thread waits for other ranks, prepares a task, and signals other ranks when it
-// is done. The other warps do the tasks, one step behind, so that neither waits for the other.
+// A block's first warp leads: its first thread waits for other ranks, prepares a task, and signals other ranks when the
+// task is done. The other warps do the tasks, one step behind, so that neither waits for the other.
 
 #include "direct.h"
 
-// Steps are how a buffer is dealt to channels: the same at both ends.
+// Steps says how a buffer is dealt to channels: the same at both ends.
 struct Steps {
   u64 bytes;
   u32 channels, step, n; // step: bytes; n: steps of a channel
@@ -26,25 +26,27 @@ struct Steps {
 
   GENERIC u64 at(u32 channel, u32 i) const { return ((u64)i * channels + channel) * step; }
 
-  // rest is how many of a buffer's bytes a step at some offset has.
+  // rest returns how many of a buffer's bytes a step at some offset has.
   GENERIC u64 rest(u64 at, u64 of) const { return at >= of ? 0 : of - at < step ? of - at : step; }
 };
 
 enum Direction : u32 { sent, received };
 
-// Fifo is one end of a block's FIFOs to or from some ranks, which advance together. The block's leader has it.
+// Fifo is one end of a block's FIFOs to or from some ranks, which advance together. It belongs to the block's leader.
 struct Fifo {
   u32 kind, channel;
-  u32 peers; // how many ranks after this one, as bits
-  u32 step;  // since the launch
-  u32 done;  // steps of which the peers were told
+  u32 peers; // distances after this rank, as bits
+  u32 step;  // steps since the launch
+  u32 done;  // steps that the peers were told of
   u32 begin[carillon_max_ranks];
 
-  // next is the position of the next slot to or from the rank k after this one, and last of the next to be signalled.
+  // next returns the position of the next slot to or from the rank k after this one, last that of the next slot to
+  // signal.
   GENERIC u32 next(u32 k) const { return begin[k] + step; }
   GENERIC u32 last(u32 k) const { return begin[k] + done; }
 
-  // lane is that of the rank k after this one in this rank's window, and back that of this rank in the other's.
+  // lane returns the lane of the rank k after this one in this rank's window, back that of this rank in the other's
+  // window.
   GENERIC u32 lane(u32 k) const { return (channel * carillon_fifos + kind) * (carillon_max_ranks - 1) + k - 1; }
   GENERIC u32 back(const Operation &op, u32 k) const { return lane(op.ranks - k); }
 
@@ -72,14 +74,15 @@ DEVICE u64 flag_at(const carillon_args &a, u32 lane, u32 position) {
 
 DEVICE u64 credit_at(const carillon_args &a, u32 lane) { return control(a) + carillon_credits + lane * 4; }
 
-// slot_at is where a slot lies in the window of a rank that gets it from the rank back after it. Windows have room for
-// as many ranks as there are.
+// slot_at returns where a slot is in the window of a rank that gets it from the rank `back` after it. Windows only have
+// room for the existing ranks.
 DEVICE u64 slot_at(const carillon_args &a, const Operation &op, const Fifo &f, u32 back, u32 position) {
   const u32 fifo = (f.channel * carillon_fifos + f.kind) * (op.ranks - 1) + back - 1;
   return control(a) + carillon_control + ((u64)fifo * carillon_slots + position % carillon_slots) * a.slot;
 }
 
-// target is where the next slot for the rank k after this one is written, and source where the next from it is read.
+// target returns where the next slot for the rank k after this one is written, source where the next slot from it is
+// read.
 DEVICE u64 target(const carillon_args &a, const Operation &op, const Fifo &f, u32 k) {
   return a.window[k] + slot_at(a, op, f, op.ranks - k, f.next(k));
 }
@@ -92,7 +95,7 @@ DEVICE u64 position_at(const carillon_args &a, u32 lane, Direction d) {
   return a.state + carillon_positions + lane * 8 + d * 4;
 }
 
-// await waits for something of each peer, and is false if the block must give up.
+// await waits for something from each peer, and returns false if the block must give up.
 template <class Here>
 DEVICE bool await(const Grid &g, const carillon_args &a, Operation &op, const Fifo &f, u32 phase, Here &&here) {
   u32 missing = f.peers;
@@ -119,7 +122,7 @@ DEVICE bool room(const Grid &g, const carillon_args &a, Operation &op, const Fif
 
 DEVICE u32 flag_of(u32 position, u32 signature) { return (position + 1) << 8 | signature; }
 
-// data waits until all peers' next slot is there.
+// data waits until the next slot from all peers is there.
 DEVICE bool data(const Grid &g, const carillon_args &a, Operation &op, const Fifo &f, u32 phase, u32 signature) {
   return await(g, a, op, f, phase, [&](u32 k, Missing &m) {
     m.flag = flag_of(f.next(k), signature), m.seen = load_flag(a.window[0] + flag_at(a, f.lane(k), f.next(k)));
@@ -145,8 +148,8 @@ DEVICE void release(const carillon_args &a, const Operation &op, Fifo &f) {
   f.done++;
 }
 
-// Block is a block's shared memory: the kernel parameter, which only constants may index where it is passed, tasks, and
-// the leader's state.
+// Block is a block's shared memory: the kernel parameter, which only constants may index in its original place, tasks,
+// and the leader's state.
 template <class Args, class Lead> struct Block {
   Args args;
   Meeting meeting;
@@ -163,8 +166,8 @@ template <class Args, class Lead> struct Block {
     return block;
   }
 
-  // in_steps does the block's tasks, one after the other. Lead.prepare waits until the next one can be done and sets
-  // it, or is false if there is none; lead.tell is called when one is done.
+  // in_steps does the block's tasks, one after the other. lead.prepare waits until the next task can be done and sets
+  // it, or returns false if there is none; lead.tell is called when a task is done.
   template <class Work> GENERIC void in_steps(const Grid &g, Operation &op, Work &&work) {
     for (u32 i = 0;; i++) {
       Task &next = tasks[i % 2], &last = tasks[(i + 1) % 2];
@@ -186,12 +189,12 @@ template <class Args, class Lead> struct Block {
   }
 };
 
-// Transfer leads a block that sends messages to a rank, or receives some from there.
+// Transfer leads a block that sends messages to a rank, or receives messages from it.
 struct Transfer {
-  u32 k, message, end; // the messages that are left
+  u32 k, message, end; // the remaining messages
   Direction direction;
   Fifo f;
-  Steps steps; // of the first message
+  Steps steps; // steps of the first message
   u32 step;
 
   GENERIC void open(const carillon_exchange_args &list, u32 channel, u32 role) {
@@ -271,8 +274,8 @@ KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
   end(g, common, op);
 }
 
-// Reduction leads a block of a reduction: one that distributes this rank's buffer, reduces its share, or collects the
-// results of the others. If ranks have met, results are written where they belong, and nobody collects.
+// Reduction leads a block of a reduction: a block distributes this rank's buffer, reduces its share, or collects the
+// results of the others. If ranks have met, results are written directly to their destinations, and no block collects.
 struct Reduction {
   enum Role { reduces, distributes, collects, roles };
 
@@ -281,7 +284,7 @@ struct Reduction {
   Shares shares;
   Steps steps;
   u32 channel, step;
-  Fifo in, out; // with peers, if it has them
+  Fifo in, out; // with peers if the role uses them
 
   GENERIC static u32 blocks_of_channel(const Meeting *met) { return met ? (u32)collects : (u32)roles; }
 
@@ -293,7 +296,7 @@ struct Reduction {
                       shares.share);
     if (channel >= steps.channels) steps.n = 0;
     const u32 peers = (1u << op.ranks) - 2;
-    u32 getters = 0; // of results
+    u32 getters = 0; // ranks that get results
     LOOP
     for (u32 k = 1; k < op.ranks; k++)
       if (!met && !shares.scatter && a.send_to >> behind(a, op, k) & 1) getters |= 1u << k;

@@ -1,7 +1,6 @@
 // Messages of middle size: NCCL's LL128. A unit is a quad: four lines of 128 bytes, each of which arrives as a whole.
-// The last 4 bytes of a line are its flag, and the 4 before them are not used. Of what goes over a link 15 parts in 16
-// are data, where in LL it is a half; but a warp must wait for all of its quad, so that LL is faster for less than some
-// 100 KiB.
+// The last 4 bytes of a line are its flag, and the 4 bytes before them are unused. 15/16 of the traffic on a link is
+// data, compared with half in LL; but a warp must wait for its whole quad, so LL is faster below some 100 KiB.
 
 #include "shots.h"
 

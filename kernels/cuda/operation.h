@@ -3,23 +3,24 @@
 
 #include "platform.h"
 
-// A rank counts its collectives, and the launches by CUDA graphs, in the GPU's memory, since the host doesn't see
-// replays of a graph. Collectives whose data comes with its flags have an epoch: its last 24 bits and the call's
-// signature are the flag.
+// A rank counts its collectives, and the launches by CUDA graphs, in GPU memory, since the host doesn't see replays of
+// a graph. Collectives whose data comes with its flags have an epoch: its last 24 bits and the call's signature form
+// the flag.
 //
-// Two halves of a mailbox are enough, since in these collectives every rank hears from every other one: a rank that
-// writes data of epoch e has ended e-1, so its peer has entered e-1, so it has ended e-2, which read the same half.
+// Two halves of a mailbox are enough, since in these collectives every rank hears from every other rank: a rank that
+// writes data of epoch e has ended e-1, so its peer has entered e-1, so the peer has ended e-2, which read the same
+// half.
 struct Operation {
-  carillon_counts counts; // with this launch
-  u32 number;             // of the launch
+  carillon_counts counts; // including this launch
+  u32 number;             // number of the launch
   u32 flag;
   u64 half;          // offset in a mailbox
-  u32 ranks, others; // how many, and those that are not this one, as bits
-  bool left;         // it has given up, and does nothing more
+  u32 ranks, others; // number of ranks, and the other ranks as bits
+  bool left;         // the kernel has given up, and does nothing more
 };
 
-// Flags repeat after 2^24 epochs, so halves are cleared now and then: those of the next epoch, before anything is sent
-// in this one.
+// Flags repeat after 2^24 epochs, so halves are cleared from time to time: the next epoch's half, before anything is
+// sent in this epoch.
 constexpr u32 epochs_until_clean = 1 << 20;
 
 constexpr u64 first_patience = 50000, longest_patience = 400000; // cycles: 30 and 220 microseconds on an H200
@@ -39,7 +40,8 @@ DEVICE u64 words_of(const Grid &g, const carillon_args &a) { return a.words + g.
 
 DEVICE u64 control(const carillon_args &a) { return 2 * carillon_mailboxes * a.half; }
 
-// counts_of are the rank's before this launch. They are loaded early, along with the data, before either is needed.
+// counts_of returns the rank's counts before this launch. They are loaded early, along with the data, before either is
+// needed.
 DEVICE carillon_counts counts_of(const Grid &g, const carillon_args &a) {
   Packet p = load_packet(a.state + carillon_counters + g.block * sizeof(carillon_counts));
   return {p.low, p.flag_low, p.high, p.flag_high};
@@ -79,8 +81,8 @@ DEVICE Operation begin_flagged(const Grid &g, const carillon_args &a, carillon_c
   return op;
 }
 
-// announce tells every rank which collective this one is in, if that isn't in LL: who waits in LL for a rank that is in
-// another kernel gets no flag from it. They look when they have waited for long.
+// announce tells every rank which collective this rank is in, unless it is in LL: a rank that waits in LL for a rank in
+// another kernel gets no flag from that rank. It checks the announcement after a long wait.
 DEVICE void announce(const Grid &g, const carillon_args &a, const Operation &op) {
   if (g.block || g.thread || !a.signature) return;
   LOOP
@@ -89,12 +91,12 @@ DEVICE void announce(const Grid &g, const carillon_args &a, const Operation &op)
               op.counts.collectives | (u64)a.signature << 32);
 }
 
-// end is called by all threads. Each block writes its own counts, and those of blocks that this launch doesn't have. It
-// says that it is done: in the GPU's memory, unless it is to tell the host. A store to host memory keeps the next kernel
-// waiting until the GPU knows that it has arrived, most of a microsecond, but for kernels of a graph.
+// end must be called by all threads. Each block writes its own counts, and those of blocks that this launch doesn't
+// have. It records that it is done: in GPU memory, unless it is to tell the host. A store to host memory delays the
+// next kernel until the GPU knows that it has arrived, for most of a microsecond, except for kernels of a graph.
 //
-// The stream's next kernel may take its place on the GPU from now on. Not earlier: while this one waits for other
-// ranks, that place may be needed by the kernel of another communicator, or of another rank, that they wait for.
+// The stream's next kernel may take this one's place on the GPU from now on. Not earlier: while this kernel waits for
+// other ranks, they may wait for the kernel of another communicator, or of another rank, that needs that place.
 DEVICE void end(const Grid &g, const carillon_args &a, const Operation &op) {
   g.sync(); // all threads have read the counts
   allow_successor();
@@ -107,20 +109,20 @@ DEVICE void end(const Grid &g, const carillon_args &a, const Operation &op) {
                word_of(g, a, op, carillon_done, 0));
 }
 
-// Missing is what a thread waits for, a peer's flag, and what it has seen instead; or what another thread of its block
+// Missing is what a thread waits for: a peer's flag, and what it has seen instead; or what another thread of its block
 // waits for (indirect).
 struct Missing {
   u32 peer, flag, seen, seen_too;
   bool indirect;
 
-  // mismatch is true of the right number with the signature of another call. Cleared memory has no signature.
+  // mismatch is true for the right number with the signature of another call. Cleared memory has no signature.
   GENERIC bool mismatch(u32 seen) const { return seen != flag && (seen ^ flag) >> 8 == 0 && (seen & 0xff) != 0; }
   GENERIC bool mismatch() const { return mismatch(seen) || mismatch(seen_too); }
 };
 
-// Patience is a thread's while it waits: when it last looked around, for how many cycles it waits before it does so
-// again, what it has reported, one more than the rank whose closing it has seen (0: none), and the phase in which it
-// gives up (carillon_mismatch, carillon_closed or carillon_aborted).
+// Patience is a thread's state while it waits: when it last looked around, how many cycles it waits before it does so
+// again, what it has reported, the rank whose closing it has seen plus 1 (0: none), and the phase in which it gives up
+// (carillon_mismatch, carillon_closed or carillon_aborted).
 struct Patience {
   u64 since;
   u32 cycles;
@@ -129,31 +131,31 @@ struct Patience {
   u8 end;
 };
 
-// Surroundings are what a thread that waits looks at.
+// Surroundings are what a waiting thread checks.
 struct Surroundings {
-  u64 words, end; // of its block, and the rank's; or 0
+  u64 words, end; // words of its block, and the rank's word; or 0
   u64 abort, looked;
-  u64 entered, closing; // of the rank that it waits for
+  u64 entered, closing; // of the rank that the thread waits for
   u32 collective, signature;
-  carillon_word word; // what it waits for
-  bool tells;         // it is the first of its block
+  carillon_word word; // what the thread waits for
+  bool tells;         // the thread is the first of its block
 };
 
-// The time at which the rank last looked at the abort word is this once a kernel has given up. Kernels behind it give up
-// as soon as they have waited for long, and say nothing, so that the rank's word says why the first one has.
+// The time at which the rank last read the abort word has this value once a kernel has given up. Later kernels give up
+// as soon as they have waited for long, without a record, so the rank's word says why the first one gave up.
 constexpr u64 for_ever = ~0ull;
 
-// aborted reads the abort word, which is in host memory: thousands of threads that do so take a millisecond. So one
-// thread does it for the whole rank, and records in the GPU's memory when; last is when that was.
+// aborted reads the abort word, which is in host memory: if thousands of threads do so, that takes a millisecond. So
+// one thread does it for the whole rank, and records the time in GPU memory; last is the previous time.
 DEVICE bool aborted(u64 abort, u64 looked, u64 last) {
   const u64 t = now();
   if (abort == 0 || t - last < look_every || !first_of_warp() || !swap_u64(looked, last, t)) return false;
   return load_u32(abort) != 0;
 }
 
-// look_around is for a thread that has waited for long: it reports once what for, and checks whether to give up.
-// Nothing on the fast path reads host memory. What a rank has sent arrives before its closing: a thread that has seen
-// this, polled again, and still waits for that rank, waits in vain.
+// look_around is for a thread that has waited for long: it reports once what it waits for, and checks whether to give
+// up. Nothing on the fast path reads host memory. What a rank has sent arrives before its closing: a thread that has
+// seen the closing, polled again, and still waits for that rank, waits in vain.
 RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing) {
   const u64 t = cycles();
   if (p.cycles == 0) p = {t, first_patience, carillon_done, 0, carillon_done};
@@ -188,13 +190,13 @@ RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing
   return p;
 }
 
-// Alone is a thread that waits for itself.
+// Alone is for a thread that waits by itself.
 struct Alone {
   GENERIC static bool any(bool x) { return x; }
 };
 
-// wait polls until everything is there, and is false if this thread must give up. Poll returns whether it is there, and
-// otherwise sets what is missing. Threads that poll together give up if any of them does.
+// wait polls until everything is there, and returns false if this thread must give up. poll returns whether everything
+// is there, and otherwise sets missing. Threads that poll together give up if any of them does.
 template <class Together = Alone, class Poll>
 DEVICE bool wait(const Grid &g, const carillon_args &a, Operation &op, u32 phase, Poll &&poll) {
   Patience p = {};
@@ -225,7 +227,7 @@ DEVICE bool wait(const Grid &g, const carillon_args &a, Operation &op, u32 phase
   return true;
 }
 
-// of is an entry of an array that only constants may index: in the kernel parameter, or in registers.
+// of returns an entry of an array that only constants may index: one in the kernel parameter, or in registers.
 template <class T> DEVICE T of(const T (&array)[carillon_max_ranks], u32 index) {
   T entry = array[0];
   UNROLL
@@ -234,14 +236,14 @@ template <class T> DEVICE T of(const T (&array)[carillon_max_ranks], u32 index) 
   return entry;
 }
 
-// behind is the rank that comes k ranks after this one.
+// behind returns the rank that is k ranks after this one.
 DEVICE u32 behind(const carillon_args &a, u32 ranks, u32 k) {
   return a.rank + k < ranks ? a.rank + k : a.rank + k - ranks;
 }
 
 DEVICE u32 behind(const carillon_args &a, const Operation &op, u32 k) { return behind(a, op.ranks, k); }
 
-// load and store access up to 8 bytes of a buffer, at any alignment, and none beyond its end.
+// load and store access up to 8 bytes of a buffer, at any alignment, but no bytes beyond its end.
 RARE u64 load_bytes(u64 at, u64 bytes) {
   u64 data = 0;
   u32 i = 0;

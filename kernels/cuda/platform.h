@@ -1,5 +1,5 @@
-// What the kernels need of the machine that they run on. The same sources are compiled twice: as CUDA, for a GPU, and
-// as C++, for the host, where each thread of a grid is a real one (tests run them so, under ThreadSanitizer).
+// What the kernels need from the machine that they run on. The same sources are compiled twice: as CUDA, for a GPU, and
+// as C++, for the host, where each thread of a grid is a real one (tests run them that way, under ThreadSanitizer).
 #pragma once
 
 #include "args.h"
@@ -12,14 +12,14 @@
 
 #define DEVICE __attribute__((device)) static inline
 #define GENERIC __attribute__((device)) inline
-#define RARE __attribute__((device, noinline)) // off the fast path: called, to keep what is on it small
+#define RARE __attribute__((device, noinline)) // off the fast path: not inlined, to keep the fast path small
 #define UNROLL _Pragma("unroll")
 #define LOOP _Pragma("nounroll")
 
-// A kernel may be started while the one before it on its stream ends. It does nothing before await_predecessor, which
-// returns when all of that is complete and visible; allow_successor has the next one started, once all blocks of this
-// one have called it. GPUs before sm_90 don't have the instructions, which are comments in PTX for these (cuda.go makes
-// instructions of them).
+// A kernel may be started while the previous one on its stream ends. It does nothing before await_predecessor, which
+// returns when the previous kernel is complete and its results are visible. allow_successor lets the next kernel start,
+// once all blocks of this one have called it. GPUs before sm_90 don't have these instructions: in their PTX they are
+// comments, which cuda.go turns into instructions.
 DEVICE void await_predecessor() { asm volatile("// griddepcontrol.wait;" ::: "memory"); }
 
 DEVICE void allow_successor() { asm volatile("// griddepcontrol.launch_dependents;" ::: "memory"); }
@@ -37,8 +37,8 @@ DEVICE void allow_successor() { asm volatile("// griddepcontrol.launch_dependent
 // A warp's threads run together.
 constexpr u32 warp = 32;
 
-// Grid is where a thread is in its launch. A function off the fast path gets a Thread and finds out itself, since what
-// is kept for a call takes registers from all.
+// Grid is a thread's position in its launch. A function off the fast path gets a Thread and finds the position itself,
+// since values kept for a call take registers from all.
 struct Thread {};
 
 struct Grid {
@@ -54,14 +54,15 @@ struct Grid {
   // sync waits for all threads of the block.
   GENERIC void sync() const { asm volatile("bar.sync 0;" ::: "memory"); }
 
-  // shared is memory that the threads of a block share. It has no value at first.
+  // shared is memory that the threads of a block share. It is uninitialized.
   template <class T> GENERIC T &shared() const {
     static __attribute__((shared)) T of_block;
     return of_block;
   }
 };
 
-// A word that threads of a block share. Who reads what was stored sees what the other thread did before, too.
+// A word that threads of a block share. A thread that reads a stored value also sees what the storing thread did
+// before.
 DEVICE void store_shared(u32 *at, u32 v) { asm volatile("st.release.cta.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory"); }
 
 DEVICE u32 load_shared(const u32 *at) {
@@ -70,7 +71,7 @@ DEVICE u32 load_shared(const u32 *at) {
   return v;
 }
 
-// A packet is two halves of 8 bytes, each of which is read and written as one.
+// A packet is two halves of 8 bytes, each of which is read and written atomically.
 struct Packet {
   u32 low, flag_low, high, flag_high;
 };
@@ -90,9 +91,9 @@ DEVICE Packet load_packet(u64 at) {
   return p;
 }
 
-// An entry is a packet that also says that all that precedes the launch on its rank's stream is complete. Whoever loads
-// one reads the rank's buffers next, of which another kernel may have left stale lines in the L1 cache: an acquire
-// drops them.
+// An entry is a packet that also says that all earlier work on its rank's stream is complete. A thread that loads an
+// entry reads the rank's buffers next, of which another kernel may have left stale lines in the L1 cache: an acquire
+// drops these.
 DEVICE void store_entry(u64 at, const Packet &p) { store_packet(at, p); }
 
 DEVICE Packet load_entry(u64 at) {
@@ -120,7 +121,7 @@ DEVICE void store_u64(u64 at, u64 v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
 
-// swap_u64 stores a value if the one before is still there.
+// swap_u64 stores a value if the word still has the previous one.
 DEVICE bool swap_u64(u64 at, u64 before, u64 v) {
   u64 was;
   asm volatile("atom.relaxed.sys.global.cas.b64 %0, [%1], %2, %3;"
@@ -130,14 +131,14 @@ DEVICE bool swap_u64(u64 at, u64 before, u64 v) {
   return was == before;
 }
 
-// first_of_warp is true for one of the threads of a warp that are here together.
+// first_of_warp returns true for one of the threads of a warp that are active together.
 DEVICE bool first_of_warp() {
   u32 here, before;
   asm volatile("activemask.b32 %0; mov.u32 %1, %%lanemask_lt;" : "=r"(here), "=r"(before));
   return (here & before) == 0;
 }
 
-// Flags say that data is there: a fence stands between the data and the flag that is stored.
+// A flag says that data is there: a fence separates the data from the store of the flag.
 DEVICE void store_flag(u64 at, u32 v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
 }
@@ -148,7 +149,7 @@ DEVICE u32 load_flag(u64 at) {
   return v;
 }
 
-// Vector is 16 bytes of a buffer, as many as are read and written at once.
+// Vector is 16 bytes of a buffer, the most that a thread reads or writes at once.
 struct Vector {
   u64 low, high;
 };
@@ -163,21 +164,21 @@ DEVICE void store_vector(u64 at, const Vector &v) {
   asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v.low), "l"(v.high) : "memory");
 }
 
-// A quad is four lines of 128 bytes, which a warp stores at once, 16 bytes a thread, and loads likewise. NVLink and a
-// GPU's memory keep together what 8 threads store into a line, as NCCL's LL128 relies on, too. So one flag is enough
-// for a line. It takes the place of 8 bytes of its last thread's data: in the first line of two they move to the last
-// thread of the second, which has no data of its own.
+// A quad is four lines of 128 bytes, which a warp stores and loads at once, 16 bytes per thread. NVLink and a GPU's
+// memory keep together what 8 threads store into a line, on which NCCL's LL128 also relies. So one flag is enough for a
+// line. It replaces 8 bytes of the data of the line's last thread: in the first of two lines, these bytes move to the
+// last thread of the second line, which has no data of its own.
 constexpr u32 quad_threads = 32, quad_words = 2;
 
 typedef Vector RawPiece;
 
-// The pieces of data that a quad's threads have are 15 to half a warp: the last thread has none.
+// The threads of a quad have 15 pieces of data per half warp: the last thread has none.
 DEVICE u64 quad_offset(u64 piece) { return piece / 16 * 240 + piece % 16 * 16; }
 DEVICE bool quad_has_data(u64 piece) { return piece % 16 != 15; }
 
 DEVICE u32 half_warp_thread() { return __nvvm_read_ptx_sreg_tid_x() % 16; }
 
-// of_half_warp is the value of one thread of each half of the warp.
+// of_half_warp returns the value of one thread of each half of the warp.
 DEVICE u64 of_half_warp(u64 value, u32 thread) {
   u32 low = (u32)value, high = (u32)(value >> 32);
   asm volatile("shfl.sync.idx.b32 %0, %0, %2, 0x101f, 0xffffffff;\n\t"
@@ -222,7 +223,7 @@ DEVICE bool quad_complete(const RawPiece &p, u32 flag, u64 (&data)[quad_words], 
 DEVICE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 // await_loads returns when the loads that a value depends on are complete. Otherwise they may be in flight beyond a
-// barrier, until the value is used. The word is in shared memory, and nobody reads it.
+// barrier, until the value is used. The word is in shared memory, and nothing reads it.
 DEVICE void await_loads(u32 *word, u64 value) {
   asm volatile("st.volatile.u32 [%0], %1;" ::"l"(word), "r"((u32)value) : "memory");
 }
@@ -236,7 +237,7 @@ DEVICE u64 cycles() {
 
 DEVICE void give_way() {}
 
-// now is the GPU's own time in nanoseconds.
+// now returns the GPU's time in nanoseconds.
 DEVICE u64 now() {
   u64 t;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
@@ -326,7 +327,7 @@ DEVICE Packet load_entry(u64 at) {
   return {(u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32)};
 }
 
-// ThreadSanitizer knows no fences; here the flags do what these do on a GPU.
+// ThreadSanitizer doesn't support fences; here the flags have their effect.
 DEVICE void store_flag(u64 at, u32 v) { __atomic_store_n(reinterpret_cast<u32 *>(at), v, __ATOMIC_RELEASE); }
 
 DEVICE u32 load_flag(u64 at) { return __atomic_load_n(reinterpret_cast<u32 *>(at), __ATOMIC_ACQUIRE); }
@@ -359,8 +360,8 @@ struct RawPiece {
   u64 w[64];
 };
 
-// Word i of the data is at place_in_quad(i): of 32 places, 15 and 31 are flags, and 30 is for the word whose place
-// the first of them takes.
+// Word i of the data is at place_in_quad(i): of 32 places, 15 and 31 are flags, and 30 holds the word whose place the
+// first flag takes.
 constexpr u32 place_in_quad(u32 i) { return i / 30 * 32 + (i % 30 == 15 ? 30 : i % 30); }
 
 DEVICE u64 quad_offset(u64 piece) { return piece * carillon_quad_payload; }

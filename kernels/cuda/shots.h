@@ -1,11 +1,11 @@
-// Collectives whose data comes with its flags, so that nobody waits for a barrier. A rank writes into its peers'
+// Collectives whose data comes with its flags, so that no rank waits for a barrier. A rank writes into its peers'
 // mailboxes and polls its own.
 //
 //	half of a mailbox:   of rank 0 │ of rank 1 │ … │ of the last │ (two shots: results, likewise)
 //
-// A format says how data and flags lie there: packets.cu has NCCL's LL, lines.cu its LL128. A unit is the least that
-// can be received. The threads of a unit, which are neighbours in a warp, send and receive it together, and each has a
-// piece of its data. A thread sends and receives the same pieces, so that results may overwrite the data.
+// A format is the layout of data and flags there: packets.cu has NCCL's LL, lines.cu its LL128. A unit is the least
+// that can be received. The threads of a unit, which are neighbors in a warp, send and receive it together, and each
+// has a piece of its data. A thread sends and receives the same pieces, so results may overwrite the data.
 #pragma once
 
 #include "element.h"
@@ -22,14 +22,14 @@ template <class F> DEVICE u64 units_of(u64 bytes) {
   return bytes <= F::payload ? 1 : (bytes + F::payload - 1) / F::payload;
 }
 
-// rest_of is how many bytes there are of a piece and what follows it, in a buffer of so many bytes.
+// rest_of returns how many bytes of a buffer there are from a piece on; bytes is the size of the buffer.
 template <class F> DEVICE u64 rest_of(u64 piece, u64 bytes) {
   const u64 at = F::offset_of(piece);
   return F::has_data(piece) && at < bytes ? bytes - at : 0;
 }
 
-// load_some and store_some are for pieces of several words that aren't whole, or not aligned to a vector. They access
-// no byte beyond the rest.
+// load_some and store_some are for pieces of several words that are incomplete or not aligned to a vector. They access
+// no byte beyond rest.
 template <class F> RARE Data<F> load_some(u64 at, u64 rest) {
   Data<F> d = {};
   LOOP
@@ -46,7 +46,7 @@ template <class F> DEVICE bool is_vector(u64 at, u64 rest) {
   return sizeof(Data<F>) == sizeof(Vector) && rest >= sizeof(Vector) && at % sizeof(Vector) == 0;
 }
 
-// load_piece is what a buffer of some bytes has of a piece, and zeros beyond its end.
+// load_piece returns a piece of a buffer, with zeros beyond the buffer's end.
 template <class F> DEVICE Data<F> load_piece(u64 buffer, u64 piece, u64 bytes) {
   const u64 at = buffer + F::offset_of(piece), rest = rest_of<F>(piece, bytes);
   if constexpr (F::words == 1) {
@@ -71,7 +71,7 @@ template <class F> DEVICE void store_piece(u64 buffer, u64 piece, u64 bytes, con
     store_some<F>(at, rest, d);
 }
 
-// Slots are where units lie in a mailbox: one rank's after another's.
+// Slots says where units are in a mailbox: those of one rank after those of another.
 template <class F> struct Slots {
   u64 at, stride;
 
@@ -80,7 +80,7 @@ template <class F> struct Slots {
   GENERIC u64 of_piece(u32 rank, u64 piece) const { return at + rank * stride + piece * (F::size / F::threads); }
 };
 
-// Pieces are those of one thread: from first on, a step apart.
+// Pieces are the pieces of one thread: from first on, at a step.
 struct Pieces {
   u64 first, step, end;
 
@@ -89,14 +89,14 @@ struct Pieces {
   }
 };
 
-// room_for is for how many ranks there is room in registers: for all that a kernel may have.
+// room_for returns for how many ranks there is room in registers: for all that a kernel may have.
 constexpr u32 room_for(u32 ranks) { return ranks ? ranks : (u32)carillon_max_ranks; }
 
-// take waits for a piece from every other rank. Data is by rank, and this rank's own is there already.
+// take waits for a piece from every other rank. data is by rank, and already has this rank's own.
 template <class F, u32 room>
 DEVICE bool take(const Grid &g, const carillon_args &a, Operation &op, Slots<F> slots, u64 piece, u32 phase,
                  Data<F> (&data)[room]) {
-  constexpr bool two = room == 2; // there is one other rank, so that the code is half as long
+  constexpr bool two = room == 2; // there is only one other rank: the code is half as long
   constexpr u32 most = two ? 1 : room;
   auto from = [&](u32 i) { return two ? 1 - a.rank : i; };
   u32 missing = two ? 1 : op.others;
@@ -124,7 +124,7 @@ DEVICE bool take(const Grid &g, const carillon_args &a, Operation &op, Slots<F> 
   });
 }
 
-// put and shift are for arrays that stay in registers: only constants may index them. Put sets the entry of one rank,
+// put and shift are for arrays that stay in registers: only constants may index them. put sets the entry of one rank,
 // and clears the others.
 template <class D, u32 ranks> DEVICE void put(D (&data)[ranks], u32 rank, const D &value) {
   UNROLL
@@ -137,7 +137,7 @@ template <class D, u32 ranks> DEVICE void shift(D (&data)[ranks]) {
 }
 
 // copies gives each rank what others send to it: all-gather, all-to-all, broadcast, gather, scatter, barrier. The
-// number of ranks is a constant where it is 2, 4 or 8, as in one_shot.
+// number of ranks is a constant if it is 2, 4 or 8, as in one_shot.
 template <class F, u32 ranks> DEVICE void copies(const Grid &g, const carillon_args &a) {
   constexpr u32 room = room_for(ranks);
   const u64 units = units_of<F>(a.bytes);
@@ -170,7 +170,7 @@ template <class F, u32 ranks> DEVICE void copies(const Grid &g, const carillon_a
   end(g, a, op);
 }
 
-// contribution is what this rank gives to a reduction.
+// contribution returns this rank's input to a reduction.
 template <class F, class T> DEVICE Data<F> contribution(const carillon_args &a, u64 buffer, u64 piece, u64 bytes) {
   Data<F> d = load_piece<F>(buffer, piece, bytes);
   if (UNLIKELY(a.reduction == carillon_premul_sum)) {
@@ -180,12 +180,12 @@ template <class F, class T> DEVICE Data<F> contribution(const carillon_args &a, 
   return d;
 }
 
-// Contributions are those of all ranks, to be passed by value.
+// Contributions holds the contributions of all ranks, to pass them by value.
 template <class F, u32 room> struct Contributions {
   Data<F> of[room];
 };
 
-// reduced_otherwise is for all reductions but the sum. It isn't inlined, since a kernel takes as long to fetch its
+// reduced_otherwise is for all reductions except the sum. It isn't inlined, since a kernel takes as long to fetch its
 // instructions as to run them.
 template <class F, class T, u32 room>
 RARE Data<F> reduced_otherwise(u32 reduction, u32 ranks, Contributions<F, room> data) {
@@ -220,10 +220,9 @@ DEVICE Data<F> reduced(const carillon_args &a, const Operation &op, Data<F> (&da
   return d;
 }
 
-// one_shot sends to each rank what that one reduces: all-reduce, reduce, reduce-scatter.
+// one_shot sends to each rank the data that it reduces: all-reduce, reduce, reduce-scatter.
 //
-// The number of ranks is a constant where it is 2, 4 or 8: that saves 0.5 of 2.5 microseconds for two ranks, 0.3 for
-// four.
+// The number of ranks is a constant if it is 2, 4 or 8: that saves 0.5 of 2.5 microseconds for two ranks, 0.3 for four.
 template <class F, class T, u32 ranks> DEVICE void one_shot(const Grid &g, const carillon_args &a) {
   constexpr u32 room = room_for(ranks);
   const u64 units = units_of<F>(a.bytes);

@@ -1,4 +1,4 @@
-// Moving data: copies and reductions by the threads of a block, once the data is there and its place is known.
+// Moving data: copies and reductions by the threads of a block, once the data is there and its destination is known.
 #pragma once
 
 #include "element.h"
@@ -7,12 +7,12 @@
 // Task is a block's work in one step: copies, each from a source to a target, or a reduction of all sources, which are
 // in rank order, to all targets.
 struct Task {
-  u32 there, left; // there is one; there is none, since the block has given up
+  u32 there, left; // there: there is a task; left: there is none, since the block has given up
   u32 signature;
   u32 sources, targets;
-  bool whole; // of a reduction: see direct.h; the offset, too
+  bool whole; // for a reduction: see direct.h; so is offset
   u64 offset;
-  u64 bytes[carillon_max_ranks]; // of each copy; of a reduction the first
+  u64 bytes[carillon_max_ranks]; // of each copy; for a reduction, the first
   u64 from[carillon_max_ranks], to[carillon_max_ranks];
 
   GENERIC void copy(u64 target, u64 source, u64 n) {
@@ -28,7 +28,7 @@ struct Workers {
 
 DEVICE bool aligned(u64 at) { return at % sizeof(Vector) == 0; }
 
-// Some are up to n vectors of a thread, a stride apart. Those beyond the end are left out.
+// Some holds up to n vectors of a thread, at a stride. Vectors beyond the end are left out.
 template <u32 n> struct Some {
   u64 first, end; // in bytes
   u32 stride;
@@ -49,7 +49,7 @@ template <u32 n> struct Some {
   }
 };
 
-// copy is called by all workers.
+// copy must be called by all workers.
 RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
   constexpr u32 n = 8; // vectors at a time
   u64 end = 0;
@@ -68,7 +68,7 @@ RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
     store(to + at, bytes - at, load(from + at, bytes - at));
 }
 
-// copy_all makes several copies at once, each by a part of the workers.
+// copy_all makes several copies concurrently, each by a part of the workers.
 DEVICE void copy_all(const Workers &w, const Task &t) {
   const u32 warps = w.threads / warp, groups = t.targets < warps ? t.targets : warps;
   const u32 each = warps / groups * warp, group = w.thread / each;
@@ -77,7 +77,7 @@ DEVICE void copy_all(const Workers &w, const Task &t) {
     copy({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
 }
 
-// scale_all copies this rank's contribution times its factor. All workers of a block call it.
+// scale_all copies this rank's contribution times its factor. It must be called by all workers of a block.
 template <class T> RARE void scale_all(Workers w, const carillon_args &a, const Task &t) {
   LOOP
   for (u32 i = 0; i < t.targets; i++) {
@@ -88,7 +88,7 @@ template <class T> RARE void scale_all(Workers w, const carillon_args &a, const 
   }
 }
 
-// sum_vectors adds the vectors of all ranks, in rank order, and loads the next rank's meanwhile.
+// sum_vectors adds the vectors of all ranks, in rank order, and loads the next rank's vectors meanwhile.
 template <class T, u32 n> DEVICE void sum_vectors(const Task &t, u64 first, u64 end, u32 stride) {
   typedef Elements<T, sizeof(Vector)> E;
   E sum[n];
@@ -116,7 +116,7 @@ template <class T, u32 n> DEVICE void sum_vectors(const Task &t, u64 first, u64 
   for (u32 i = 0; i < t.targets; i++) now.store(t.to[i]);
 }
 
-// sum_pair adds those of two ranks.
+// sum_pair adds the vectors of two ranks.
 template <class T, u32 n> DEVICE void sum_pair(const Task &t, Some<n> &sum) {
   typedef Elements<T, sizeof(Vector)> E;
   Some<n> other = sum;
@@ -132,8 +132,8 @@ template <class T, u32 n> DEVICE void sum_pair(const Task &t, Some<n> &sum) {
   }
 }
 
-// reduce_bytes does any reduction, at any alignment. It isn't inlined, to keep the code of the sum small. The other
-// ranks have applied their factors already.
+// reduce_bytes does any reduction, at any alignment. It isn't inlined, to keep the code for the sum small. The other
+// ranks have already applied their factors.
 template <class T> RARE void reduce_bytes(Workers w, const carillon_args &a, const Task &t, u64 begin) {
   const u64 bytes = t.bytes[0];
   LOOP

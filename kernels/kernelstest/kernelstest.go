@@ -1,4 +1,4 @@
-// Package kernelstest has the elements with which reductions are tried, and the reference for them.
+// Package kernelstest has the elements for tests of reductions, and the reference for them.
 package kernelstest
 
 import (
@@ -10,19 +10,19 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 )
 
-// DataTypes are all that kernels have.
+// DataTypes are all data types of package kernels.
 var DataTypes = []kernels.DataType{
 	kernels.Int8, kernels.Uint8, kernels.Int32, kernels.Uint32, kernels.Int64, kernels.Uint64, kernels.Float16,
 	kernels.Float32, kernels.Float64, kernels.BFloat16, kernels.Float8E4M3, kernels.Float8E5M2,
 }
 
-// Reductions are all that kernels have.
+// Reductions are all reductions of package kernels.
 var Reductions = []kernels.Reduction{
 	kernels.Sum, kernels.Prod, kernels.Max, kernels.Min, kernels.Avg, kernels.PreMulSum,
 }
 
-// Random returns n elements: any bits, so that there are NaNs, infinities and subnormal numbers among them, and special
-// ones more often than by chance.
+// Random returns n elements of random bits, which include NaNs, infinities and subnormal numbers; special values are
+// more frequent than by chance.
 func Random(rng *rand.Rand, dt kernels.DataType, n int) []byte {
 	b := make([]byte, n*dt.Size())
 	for i := range b {
@@ -51,7 +51,7 @@ func Random(rng *rand.Rand, dt kernels.DataType, n int) []byte {
 	return b
 }
 
-// wide returns the elements as float32, and whether that is what a reduction of the type is computed in.
+// wide returns the elements as float32, and whether a reduction of the type is computed in float32.
 func wide(dt kernels.DataType, b []byte) ([]byte, bool) {
 	var w []float32
 	each := func(size int, widen func(b []byte) float32) {
@@ -93,8 +93,8 @@ func narrow(dt kernels.DataType, b []byte) []byte {
 	return n
 }
 
-// Reduce is the reference: what package kernels makes of the ranks' elements, in their order, small floats in float32
-// and rounded once. A factor is a rank's, for PreMulSum.
+// Reduce is the reference: it returns what package kernels makes of the ranks' elements, in rank order, with small
+// floats computed in float32 and rounded once. factor has each rank's factor, for PreMulSum.
 func Reduce(dt kernels.DataType, op kernels.Reduction, in [][]byte, factor []float64) []byte {
 	var sum []byte
 	computed, small := dt, false

@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// ID is an event of a Comm; 0 is none.
+// ID identifies an event of a Comm; 0 means none.
 type ID uint64
 
-// Comm reports the events of a rank of a communicator to the plug-ins. Its methods may be called on nil, and by any
+// Comm reports the events of a rank of a communicator to the plug-ins. Its methods may be called on nil, and from any
 // goroutine.
 type Comm struct {
 	p    *Profiler
@@ -22,7 +22,7 @@ type Comm struct {
 	closed     atomic.Bool
 
 	mu      sync.Mutex
-	running []running // while proxied operations are reported
+	running []running // only kept while proxied operations are reported
 }
 
 // running is an operation that has not ended.
@@ -39,7 +39,7 @@ func (c *Comm) Bind(generation uint64) {
 	}
 }
 
-// Owner is the rank as the owner of proxied operations; zero on nil.
+// Owner returns the rank as the owner of proxied operations; the zero Owner on nil.
 func (c *Comm) Owner() Owner {
 	if c == nil {
 		return Owner{}
@@ -47,7 +47,7 @@ func (c *Comm) Owner() Owner {
 	return Owner{Comm: c.info.ID, Rank: c.info.Rank, PID: c.p.pid, Generation: c.generation.Load()}
 }
 
-// Wants tells whether a plug-in asks for one of these types.
+// Wants reports whether a plug-in asks for one of these types.
 func (c *Comm) Wants(types Mask) bool {
 	return c != nil && slices.ContainsFunc(c.p.workers, func(w *worker) bool { return w.wants(types) })
 }
@@ -61,7 +61,7 @@ func (c *Comm) StartGroup() ID {
 	return c.start(Operations, &r)
 }
 
-// StartOperation begins an operation of a group or, if group is 0, of none.
+// StartOperation begins an operation of a group or, if group is 0, one outside groups.
 func (c *Comm) StartOperation(group ID, op *Operation) ID {
 	if !c.Wants(Operations) {
 		return 0
@@ -80,7 +80,7 @@ func (c *Comm) StartOperation(group ID, op *Operation) ID {
 }
 
 // StartProxyOp begins the sending or receiving of data by a proxy of this process. Its parent is the operation of this
-// rank that the data is for, if this rank owns it. It begins in state s, unless that is 0.
+// rank that the data belongs to, if this rank owns it. It begins in state s, unless s is 0.
 func (c *Comm) StartProxyOp(op *ProxyOperation, s State) ID {
 	if !c.Wants(askedBy(ProxyOp)) {
 		return 0
@@ -92,7 +92,7 @@ func (c *Comm) StartProxyOp(op *ProxyOperation, s State) ID {
 	return c.start(askedBy(ProxyOp), &r)
 }
 
-// runs returns the running operation that a proxied one is for; 0 if there is none.
+// runs returns the running operation that a proxied one belongs to; 0 if there is none.
 func (c *Comm) runs(op *ProxyOperation) ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *Comm) runs(op *ProxyOperation) ID {
 	return c.running[i].id
 }
 
-// StartProxyStep begins a step of a proxied operation, in state s. For n see Change.
+// StartProxyStep begins a step of a proxied operation, in state s. For n, see Change.
 func (c *Comm) StartProxyStep(proxyOp ID, owner Owner, step int, s State, n uint64) ID {
 	if !c.Wants(askedBy(ProxyStep)) {
 		return 0
@@ -122,7 +122,7 @@ func (c *Comm) start(askedBy Mask, r *record) ID {
 	return r.id
 }
 
-// State reports an event's new state. For n see Change.
+// State reports an event's new state. For n, see Change.
 func (c *Comm) State(event ID, s State, n uint64) {
 	if c == nil || event == 0 {
 		return

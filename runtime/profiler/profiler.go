@@ -14,8 +14,8 @@ import (
 // DefaultPatience is Config.Patience's default.
 const DefaultPatience = 5 * time.Second
 
-// queued is the number of events that may wait for a plug-in: those of some milliseconds without a processor. They take
-// 9 MiB.
+// queued is the number of events that may wait for a plug-in: those of some milliseconds without a core. They take 9
+// MiB.
 const queued = 1 << 15
 
 // Config configures a Profiler.
@@ -23,7 +23,7 @@ type Config struct {
 	Plugins  []Plugin
 	Patience time.Duration // how long a call of a plug-in may take; 0 is DefaultPatience
 	Log      *slog.Logger  // nil is slog.Default
-	// Off, unless nil, is called when a plug-in was switched off, after that is logged.
+	// Off, unless nil, is called when a plug-in was switched off, after that was logged.
 	Off func(Status)
 }
 
@@ -39,11 +39,11 @@ type Profiler struct {
 	closing sync.Once
 	quit    chan struct{} // closed by Close: the workers end when their queues are empty
 	watch   sync.WaitGroup
-	offs    chan *worker  // plug-ins that were switched off, for the log; it has room for all
+	offs    chan *worker  // switched-off plug-ins, for the log; has room for all
 	ended   chan struct{} // closed when look may end
 }
 
-// New makes a Profiler; nil if there are no plug-ins. Close ends it.
+// New makes a Profiler; it returns nil if there are no plug-ins. Close ends it.
 func New(cfg Config) *Profiler {
 	if len(cfg.Plugins) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func New(cfg Config) *Profiler {
 }
 
 // Comm begins a communicator, and waits until the plug-ins have accepted or refused it: at most for the patience, and
-// only once for a plug-in that does not return. It is nil if no plug-in runs.
+// only once for a plug-in that does not return. It returns nil if no plug-in runs.
 func (p *Profiler) Comm(ctx context.Context, info Info) *Comm {
 	if p == nil {
 		return nil
@@ -87,7 +87,7 @@ func (p *Profiler) Comm(ctx context.Context, info Info) *Comm {
 		case <-w.gone:
 		case <-waiting.Done():
 			select {
-			case <-told[i]: // meanwhile
+			case <-told[i]: // answered meanwhile
 			default:
 				if ctx.Err() == nil {
 					w.switchOff("it did not take a new communicator within " + p.patience.String())
@@ -103,7 +103,7 @@ func (p *Profiler) Comm(ctx context.Context, info Info) *Comm {
 }
 
 // Close ends the plug-ins: each gets the queued events, and the end of its communicators. Close waits until they have
-// returned, for at most the patience and until ctx ends; a plug-in that has not returned by then is left behind.
+// returned, at most for the patience and until ctx ends; a plug-in that has not returned by then is abandoned.
 func (p *Profiler) Close(ctx context.Context) {
 	if p == nil {
 		return
@@ -117,7 +117,7 @@ func (p *Profiler) Close(ctx context.Context) {
 		for _, w := range p.workers {
 			select {
 			case <-w.done:
-			case <-w.stuck: // it was given up before
+			case <-w.stuck: // it was already given up
 			case <-ctx.Done():
 				w.switchOff("it did not end in time")
 			}
@@ -128,11 +128,11 @@ func (p *Profiler) Close(ctx context.Context) {
 // Status is the state of a plug-in.
 type Status struct {
 	Name string
-	Off  string // why it was switched off; empty if it was not
-	Told uint64 // events, states and ends that it got
+	Off  string // why it was switched off; empty if it is on
+	Told uint64 // number of events, states and ends that it got
 }
 
-// Status returns the states of the plug-ins, in their order.
+// Status returns the states of the plug-ins, in order.
 func (p *Profiler) Status() []Status {
 	if p == nil {
 		return nil
@@ -175,7 +175,7 @@ func (p *Profiler) say(w *worker) {
 	}
 }
 
-// nameOf is a plug-in's name, or its type if it panics.
+// nameOf returns a plug-in's name, or its type if Name panics.
 func nameOf(plugin Plugin) (name string) {
 	defer func() {
 		if recover() != nil {

@@ -21,16 +21,16 @@ const (
 
 // record is an element of a plug-in's queue.
 type record struct {
-	Event // of kindStart; its time is every record's
+	Event // for kindStart; but all records use its time
 	kind  kind
 	comm  *Comm
 	id    ID
-	// parent is the parent event, or the group of an operation.
+	// parent is the parent event, or an operation's group.
 	parent ID
-	state  State // of kindState, and the first state of kindStart; 0: none
+	state  State // new state for kindState, first state for kindStart; 0 for none
 	n      uint64
 	code   lifecycle.Code
-	told   chan struct{} // of kindInit: closed when the plug-in has returned
+	told   chan struct{} // for kindInit: closed when the plug-in has returned
 }
 
 // worker runs a plug-in.
@@ -39,16 +39,16 @@ type worker struct {
 	plugin Plugin
 	name   string
 	queue  chan record
-	mask   atomic.Uint32 // what the plug-in asks for
-	since  atomic.Int64  // when the current call of the plug-in began, since begin; 0: there is none
+	mask   atomic.Uint32 // types that the plug-in asks for
+	since  atomic.Int64  // when the current call of the plug-in began, relative to begin; 0 if there is none
 	count  atomic.Uint64
-	why    atomic.Pointer[string] // why it was switched off; nil if it was not
-	gone   chan struct{}          // closed when it is switched off
+	why    atomic.Pointer[string] // why it was switched off; nil if it is on
+	gone   chan struct{}          // closed when the plug-in is switched off
 	done   chan struct{}          // closed when its goroutine has ended
 	stuck  chan struct{}          // closed when a call of the plug-in lasts too long
 	giveUp func()                 // closes stuck, once
 
-	sessions map[*Comm]*session // of the communicators that the plug-in accepted; for its goroutine
+	sessions map[*Comm]*session // of the accepted communicators; used by the worker's goroutine
 	inits    int
 }
 
@@ -60,9 +60,9 @@ type session struct {
 
 // open is an event that has not ended.
 type open struct {
-	handle Handle // nil: the plug-in does not want it
-	api    Handle // of a group
-	group  Handle // the group that is made for an operation without one
+	handle Handle // nil if the plug-in does not want it
+	api    Handle // handle of a group's API event
+	group  Handle // the group made for an operation outside groups
 }
 
 // maxOpen bounds the open events of a communicator.
@@ -70,7 +70,7 @@ const maxOpen = 1 << 16
 
 func (w *worker) off() bool { return w.why.Load() != nil }
 
-// wants tells whether the plug-in is on and asks for one of these types.
+// wants reports whether the plug-in is on and asks for one of these types.
 func (w *worker) wants(types Mask) bool { return w.mask.Load()&uint32(types) != 0 && !w.off() }
 
 func (w *worker) status() Status {
@@ -81,7 +81,7 @@ func (w *worker) status() Status {
 	return s
 }
 
-// put appends to the queue. It never blocks.
+// put appends a record to the queue. It never blocks.
 func (w *worker) put(r *record) {
 	if w.off() {
 		return
@@ -93,7 +93,7 @@ func (w *worker) put(r *record) {
 	}
 }
 
-// switchOff switches the plug-in off. It may be called by any goroutine, and again.
+// switchOff switches the plug-in off. It may be called from any goroutine, and repeatedly.
 func (w *worker) switchOff(why string) {
 	if !w.why.CompareAndSwap(nil, &why) {
 		return
@@ -102,7 +102,7 @@ func (w *worker) switchOff(why string) {
 	w.p.offs <- w // has room for all, so that the data path does not wait for the log
 }
 
-// setMask asks the plug-in for the types that it wants from now on.
+// setMask asks the plug-in which types it wants from now on.
 func (w *worker) setMask() { w.mask.Store(uint32(w.plugin.Mask())) }
 
 // run calls the plug-in for the queued records.
@@ -122,7 +122,7 @@ func (w *worker) run() {
 	returned = true
 }
 
-// serve returns when the plug-in is off, or the Profiler is closed and the queue is empty.
+// serve processes records until the plug-in is off, or the Profiler is closed and the queue is empty.
 func (w *worker) serve() {
 	for !w.off() {
 		select {
@@ -143,7 +143,7 @@ func (w *worker) serve() {
 	}
 }
 
-// finalize finalizes the communicators that are left.
+// finalize finalizes the remaining communicators.
 func (w *worker) finalize() {
 	for c, s := range w.sessions {
 		delete(w.sessions, c)
@@ -152,7 +152,7 @@ func (w *worker) finalize() {
 	}
 }
 
-// began records that a call of the plug-in begins, for look.
+// began records, for look, that a call of the plug-in begins.
 func (w *worker) began() { w.since.Store(max(int64(time.Since(begin)), 1)) }
 
 func (w *worker) tell(r *record) {
@@ -201,7 +201,7 @@ func (w *worker) init(r *record) {
 	}
 }
 
-// begin starts an event, if the plug-in asked for it or one below it, and returns its handle.
+// begin starts an event, if the plug-in asked for it or an event below it, and returns its handle.
 func (w *worker) begin(s *session, e *Event) Handle {
 	if !w.wants(askedBy(e.Type)) {
 		return nil
@@ -222,7 +222,8 @@ func (w *worker) end(s *session, h Handle, r *record) {
 	}
 }
 
-// start starts an event, and those that NCCL has around it: for an operation its API call and, if it has none, a group.
+// start starts an event, and the events that NCCL has around it: for an operation its API call and, if it is outside
+// groups, a group.
 func (w *worker) start(s *session, r *record) open {
 	e, o, parent := &r.Event, open{}, s.open[r.parent]
 	switch r.Type {
@@ -255,7 +256,7 @@ func (w *worker) start(s *session, r *record) open {
 	return o
 }
 
-// beginAPI starts the API event of a group whose calls were all made.
+// beginAPI starts the API event of a group after all its calls were made.
 func (w *worker) beginAPI(s *session, r *record) Handle {
 	h := w.begin(s, &Event{Type: GroupAPI, At: r.At, Rank: r.Rank})
 	if h != nil {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// lacks says whether a version of the plug-in has no function where there must be one.
+// lacks returns whether the plug-in's version lacks a required function.
 #define LACKS(V)                                                                                                       \
   case V: {                                                                                                            \
     const struct profiler_v##V *v = p->versions[V];                                                                    \
@@ -47,7 +47,7 @@ struct profiler_plugin *plugin_open(const char *path, const char **text) {
   return NULL;
 }
 
-// say is NCCL's log for plug-ins: what is at least a warning goes to standard error.
+// say is NCCL's log for plug-ins: warnings and more severe messages go to standard error.
 static void say(int level, unsigned long flags, const char *file, int line, const char *format, ...) {
   (void)flags;
   if (level > 2) return;
@@ -107,7 +107,7 @@ uintptr_t plugin_start(const struct profiler_plugin *p, uintptr_t context, const
 }
 
 void plugin_state(const struct profiler_plugin *p, uintptr_t handle, int state, uint64_t n) {
-  union profiler_args args = {.proxyStep.transSize = n}; // likewise a proxyOp's; the others' have none
+  union profiler_args args = {.proxyStep.transSize = n}; // same place as proxyOp's; other types have none
   profiler_plugin_state(p, PROFILER_NEWEST, (void *)handle, state, &args);
 }
 

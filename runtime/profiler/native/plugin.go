@@ -20,15 +20,15 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
-// plugin is a library. Memory that it gets is never freed, as it may keep it.
+// plugin is a library. Memory passed to it is never freed, as it may keep it.
 type plugin struct {
 	path  string
 	c     *C.struct_profiler_plugin // nil until it is loaded
 	texts map[string]*C.char
 }
 
-// New makes a plug-in of the library at path. The thread that makes all calls loads it when the first communicator
-// begins, so that Init returns the error of a library that can't be loaded or is no plug-in.
+// New makes a plug-in from the library at path. The thread that makes all calls loads the library when the first
+// communicator begins, so Init returns the error of a library that can't be loaded or is not a plug-in.
 func New(path string) profiler.Plugin { return &plugin{path: path, texts: map[string]*C.char{}} }
 
 func (p *plugin) Name() string { return p.path }
@@ -42,7 +42,7 @@ func (p *plugin) Mask() profiler.Mask {
 
 func (p *plugin) Init(info profiler.Info) (profiler.Recorder, error) {
 	if p.c == nil {
-		runtime.LockOSThread() // until the goroutine ends, which is the plug-in's own
+		runtime.LockOSThread() // until the goroutine, which belongs to the plug-in, ends
 		if err := p.load(); err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func (p *plugin) load() error {
 	return nil
 }
 
-// text is s as a C string, which is never freed: there are few.
+// text returns s as a C string, which is never freed: there are few.
 func (p *plugin) text(s string) *C.char {
 	t := p.texts[s]
 	if t == nil {
@@ -77,7 +77,7 @@ func (p *plugin) text(s string) *C.char {
 	return t
 }
 
-// recorder is a library's part in a communicator.
+// recorder is a library's state for a communicator.
 type recorder struct {
 	*plugin
 	context C.uintptr_t
@@ -85,7 +85,7 @@ type recorder struct {
 	hash    C.uint64_t
 }
 
-// handle is the library's.
+// handle is a handle of the library.
 type handle C.uintptr_t
 
 func (r *recorder) Start(e *profiler.Event) profiler.Handle {
@@ -100,7 +100,7 @@ func (r *recorder) Start(e *profiler.Event) profiler.Handle {
 		g.algo, g.seq, g.count = r.text(strings.ToUpper(o.Algorithm)), C.uint64_t(o.Seq), C.uint64_t(o.Count)
 		g.send, g.recv, g.peer = C.uintptr_t(o.Send), C.uintptr_t(o.Recv), C.int32_t(o.Peer)
 		if o.Call.IsCollective() {
-			g.peer = max(g.peer, 0) // NCCL's root of calls without one
+			g.peer = max(g.peer, 0) // NCCL's value of root for calls without one
 		}
 	case profiler.ProxyOp:
 		o := &e.Proxy
@@ -109,7 +109,7 @@ func (r *recorder) Start(e *profiler.Event) profiler.Handle {
 		if o.IsSend {
 			g.is_send = 1
 		}
-	default: // the others have no fields of their own here
+	default: // other types have no fields of their own here
 	}
 	if h := C.plugin_start(r.c, r.context, &g); h != 0 {
 		return handle(h)
@@ -130,7 +130,7 @@ func bits(h profiler.Handle) C.uintptr_t {
 	return C.uintptr_t(mine)
 }
 
-// callName is NCCL's name of a call.
+// callName returns NCCL's name of a call.
 func callName(c lifecycle.Call) string {
 	if name := callNames[c]; name != "" {
 		return name

@@ -1,17 +1,17 @@
-// What the package asks of a plug-in, with values that Go can pass. Contexts and handles are the plug-in's bits, which
-// Go does not take for pointers.
+// The package's calls of a plug-in, with values that Go can pass. Contexts and handles are the plug-in's bits, which Go
+// does not treat as pointers.
 #pragma once
 
 #include <stdint.h>
 
 #include "profiler_plugin.h"
 
-// event is an event of Carillon's: of its fields those that the type has.
+// event is one of Carillon's events: only the fields of its type are set.
 struct event {
   uint64_t type;
   uintptr_t parent, group; // the plug-in's handles
   int32_t rank;
-  const char *func, *datatype, *algo; // which stay
+  const char *func, *datatype, *algo; // these stay valid
   const char *name;                   // of the communicator
   uint64_t hash;                      // likewise
   uint64_t seq, count;
@@ -20,7 +20,7 @@ struct event {
   int32_t pid, channel, steps, chunk, is_send, step;
 };
 
-// plugin_open loads a library. It answers NULL, and text says why, if it can't be loaded or is no plug-in.
+// plugin_open loads a library. It returns NULL, and text says why, if the library can't be loaded or is not a plug-in.
 struct profiler_plugin *plugin_open(const char *path, const char **text);
 
 int plugin_init(struct profiler_plugin *, uintptr_t *context, uint64_t hash, const char *name, int nodes, int size,

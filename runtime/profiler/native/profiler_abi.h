@@ -1,9 +1,10 @@
 /* Code generated from nccl-profiler-abi.tsv by go generate; DO NOT EDIT. */
 
 /*
- * NCCL's profiler interface, versions 1 to 7, with assertions that everything is where NCCL has it. Beside the
- * versions' event descriptors there is struct profiler_event, which has what any of them has. Numbers that later
- * versions made texts (functions, data types, algorithms, protocols) are texts in it. What a version doesn't tell is 0.
+ * NCCL's profiler interface, versions 1 to 7, with assertions that every field has NCCL's offset. Besides the versions'
+ * event descriptors there is struct profiler_event, which has the fields of all of them. Values that are numbers in old
+ * versions and texts in later ones (functions, data types, algorithms, protocols) are texts in it. Fields that a
+ * version doesn't have are 0.
  */
 #ifndef CARILLON_PROFILER_ABI_H
 #define CARILLON_PROFILER_ABI_H
@@ -14,7 +15,7 @@
 
 #include "profiler_names.h"
 
-/* What a plug-in is told of. A mask has a bit for each. */
+/* The types of events that a plug-in gets. A mask has a bit for each. */
 enum profiler_type {
   PROFILER_GROUP = 1 << 0,
   PROFILER_COLL = 1 << 1,
@@ -34,7 +35,7 @@ enum profiler_type {
   PROFILER_KERNEL_PHASE = 1 << 15,   /* from v7 on */
 };
 
-/* What a plug-in is told with an event's state. Up to v3, a proxy operation's has the number of steps, too. */
+/* The arguments of an event's state. Up to v3, those of a proxy operation include the number of steps. */
 union profiler_args {
   struct {
     uint64_t transSize;
@@ -286,7 +287,7 @@ struct profiler_v1 {
   PROFILER_FUNCTIONS(struct profiler_descr_v1);
 };
 
-/* Makes an event of a descriptor. */
+/* Converts a descriptor to an event. */
 static inline void profiler_read_v1(struct profiler_event *e, const struct profiler_descr_v1 *d) {
   e->type = d->type;
   e->parentObj = d->parentObj;
@@ -343,7 +344,7 @@ static inline void profiler_read_v1(struct profiler_event *e, const struct profi
   }
 }
 
-/* Makes a descriptor of an event, of which it leaves out what the version doesn't have. */
+/* Converts an event to a descriptor. Fields that the version doesn't have are left out. */
 static inline void profiler_write_v1(struct profiler_descr_v1 *d, const struct profiler_event *e) {
   memset(d, 0, sizeof *d);
   d->type = (__typeof__(d->type))e->type;
@@ -479,7 +480,7 @@ struct profiler_v2 {
   PROFILER_FUNCTIONS(struct profiler_descr_v2);
 };
 
-/* Makes an event of a descriptor. */
+/* Converts a descriptor to an event. */
 static inline void profiler_read_v2(struct profiler_event *e, const struct profiler_descr_v2 *d) {
   e->type = d->type;
   e->parentObj = d->parentObj;
@@ -536,7 +537,7 @@ static inline void profiler_read_v2(struct profiler_event *e, const struct profi
   }
 }
 
-/* Makes a descriptor of an event, of which it leaves out what the version doesn't have. */
+/* Converts an event to a descriptor. Fields that the version doesn't have are left out. */
 static inline void profiler_write_v2(struct profiler_descr_v2 *d, const struct profiler_event *e) {
   memset(d, 0, sizeof *d);
   d->type = (__typeof__(d->type))e->type;
@@ -677,7 +678,7 @@ struct profiler_v3 {
   PROFILER_FUNCTIONS(struct profiler_descr_v3);
 };
 
-/* Makes an event of a descriptor. */
+/* Converts a descriptor to an event. */
 static inline void profiler_read_v3(struct profiler_event *e, const struct profiler_descr_v3 *d) {
   e->type = d->type;
   e->parentObj = d->parentObj;
@@ -742,7 +743,7 @@ static inline void profiler_read_v3(struct profiler_event *e, const struct profi
   }
 }
 
-/* Makes a descriptor of an event, of which it leaves out what the version doesn't have. */
+/* Converts an event to a descriptor. Fields that the version doesn't have are left out. */
 static inline void profiler_write_v3(struct profiler_descr_v3 *d, const struct profiler_event *e) {
   memset(d, 0, sizeof *d);
   d->type = (__typeof__(d->type))e->type;
@@ -885,7 +886,7 @@ struct profiler_v4 {
   PROFILER_FUNCTIONS(struct profiler_descr_v4);
 };
 
-/* Makes an event of a descriptor. */
+/* Converts a descriptor to an event. */
 static inline void profiler_read_v4(struct profiler_event *e, const struct profiler_descr_v4 *d) {
   e->type = d->type;
   e->parentObj = d->parentObj;
@@ -950,7 +951,7 @@ static inline void profiler_read_v4(struct profiler_event *e, const struct profi
   }
 }
 
-/* Makes a descriptor of an event, of which it leaves out what the version doesn't have. */
+/* Converts an event to a descriptor. Fields that the version doesn't have are left out. */
 static inline void profiler_write_v4(struct profiler_descr_v4 *d, const struct profiler_event *e) {
   memset(d, 0, sizeof *d);
   d->type = (__typeof__(d->type))e->type;
@@ -1131,7 +1132,7 @@ struct profiler_v5 {
   PROFILER_FUNCTIONS(struct profiler_descr_v5);
 };
 
-/* Makes an event of a descriptor. */
+/* Converts a descriptor to an event. */
 static inline void profiler_read_v5(struct profiler_event *e, const struct profiler_descr_v5 *d) {
   e->type = d->type;
   e->parentObj = d->parentObj;
@@ -1220,7 +1221,7 @@ static inline void profiler_read_v5(struct profiler_event *e, const struct profi
   }
 }
 
-/* Makes a descriptor of an event, of which it leaves out what the version doesn't have. */
+/* Converts an event to a descriptor. Fields that the version doesn't have are left out. */
 static inline void profiler_write_v5(struct profiler_descr_v5 *d, const struct profiler_event *e) {
   memset(d, 0, sizeof *d);
   d->type = (__typeof__(d->type))e->type;
@@ -1467,7 +1468,7 @@ struct profiler_v6 {
   PROFILER_FUNCTIONS(struct profiler_descr_v6);
 };
 
-/* Makes an event of a descriptor. */
+/* Converts a descriptor to an event. */
 static inline void profiler_read_v6(struct profiler_event *e, const struct profiler_descr_v6 *d) {
   e->type = d->type;
   e->parentObj = d->parentObj;
@@ -1581,7 +1582,7 @@ static inline void profiler_read_v6(struct profiler_event *e, const struct profi
   }
 }
 
-/* Makes a descriptor of an event, of which it leaves out what the version doesn't have. */
+/* Converts an event to a descriptor. Fields that the version doesn't have are left out. */
 static inline void profiler_write_v6(struct profiler_descr_v6 *d, const struct profiler_event *e) {
   memset(d, 0, sizeof *d);
   d->type = (__typeof__(d->type))e->type;
@@ -1876,7 +1877,7 @@ struct profiler_v7 {
   PROFILER_FUNCTIONS(struct profiler_descr_v7);
 };
 
-/* Makes an event of a descriptor. */
+/* Converts a descriptor to an event. */
 static inline void profiler_read_v7(struct profiler_event *e, const struct profiler_descr_v7 *d) {
   e->type = d->type;
   e->parentObj = d->parentObj;
@@ -1996,7 +1997,7 @@ static inline void profiler_read_v7(struct profiler_event *e, const struct profi
   }
 }
 
-/* Makes a descriptor of an event, of which it leaves out what the version doesn't have. */
+/* Converts an event to a descriptor. Fields that the version doesn't have are left out. */
 static inline void profiler_write_v7(struct profiler_descr_v7 *d, const struct profiler_event *e) {
   memset(d, 0, sizeof *d);
   d->type = (__typeof__(d->type))e->type;

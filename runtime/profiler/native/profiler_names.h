@@ -1,6 +1,6 @@
 /*
- * The numbers that version 1 of NCCL's profiler interface has, and the texts that came in their place. A number that
- * isn't known has no text; a text that isn't known has the number that NCCL gives it for version 1.
+ * The numbers in version 1 of NCCL's profiler interface, and the texts that replaced them. An unknown number has no
+ * text; an unknown text has the number that NCCL gives it for version 1.
  */
 #ifndef CARILLON_PROFILER_NAMES_H
 #define CARILLON_PROFILER_NAMES_H

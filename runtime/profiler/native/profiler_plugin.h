@@ -1,6 +1,6 @@
 /*
- * A plug-in of NCCL's profiler interface, of any version, as whoever tells it of events sees it: runtime/attach, which
- * passes on what NCCL tells, and this package.
+ * A plug-in of NCCL's profiler interface, of any version, as its callers see it: runtime/attach, which passes on
+ * NCCL's events, and this package.
  */
 #ifndef CARILLON_PROFILER_PLUGIN_H
 #define CARILLON_PROFILER_PLUGIN_H
@@ -15,14 +15,14 @@
 
 enum { PROFILER_NEWEST = 7 };
 
-/* What each version of the interface has of a plug-in; NULL where it doesn't have that version. */
+/* The plug-in's struct for each version of the interface; NULL if it doesn't have that version. */
 struct profiler_plugin {
   const void *versions[PROFILER_NEWEST + 1];
-  int version; /* by which it is told; 0: not known yet, -1: none */
-  int mask;    /* what it asks for; it may keep the address */
+  int version; /* the version in use; 0: not known yet, -1: none */
+  int mask;    /* types that it asks for; it may keep the address */
 };
 
-/* What a plug-in is told of a communicator when it is made; up to version 3, nothing. */
+/* A new communicator, as a plug-in gets it; up to version 3, a plug-in gets nothing. */
 struct profiler_made {
   uint64_t hash;
   const char *name;
@@ -30,7 +30,7 @@ struct profiler_made {
   profiler_log log;
 };
 
-/* Finds the versions that a library has, and says whether there are any. */
+/* Finds the versions that a library has, and returns whether there are any. */
 static inline bool profiler_plugin_find(struct profiler_plugin *p, void *library) {
   bool any = false;
   for (int v = 1; v <= PROFILER_NEWEST; v++) {
@@ -42,7 +42,7 @@ static inline bool profiler_plugin_find(struct profiler_plugin *p, void *library
   return any;
 }
 
-/* Chooses the newest version that the plug-in has and that is no newer than that one, and says whether there is one. */
+/* Chooses the plug-in's newest version that is not newer than version, and returns whether there is one. */
 static inline bool profiler_plugin_choose(struct profiler_plugin *p, int version) {
   for (p->version = version; p->version > 0 && p->versions[p->version] == NULL; p->version--) {
   }
@@ -56,7 +56,7 @@ static inline uint32_t profiler_plugin_mask(const struct profiler_plugin *p) {
   return (uint32_t)__atomic_load_n(&p->mask, __ATOMIC_RELAXED);
 }
 
-/* Calls F of the plug-in's struct of that version with what follows. */
+/* Calls F of the plug-in's struct of that version with the remaining arguments. */
 #define PROFILER_WITH(P, VERSION, F, ...)                                            \
   ((VERSION) == 1   ? ((const struct profiler_v1 *)(P)->versions[1])->F(__VA_ARGS__) \
    : (VERSION) == 2 ? ((const struct profiler_v2 *)(P)->versions[2])->F(__VA_ARGS__) \
@@ -91,10 +91,10 @@ static inline int profiler_plugin_init(struct profiler_plugin *p, void **context
 }
 #undef INIT
 
-/* For which bits of a mask NCCL tells of events of a type: of a child also for its parents. */
+/* The bits of a mask for which NCCL reports events of a type: asking for a type includes its parents. */
 static inline uint32_t profiler_asked_by(uint64_t type) {
   const uint32_t network = PROFILER_PROXY_STEP | PROFILER_NET_PLUGIN, proxy = PROFILER_PROXY_OP | network;
-  const uint32_t below = proxy | PROFILER_KERNEL_CH | PROFILER_KERNEL_PHASE; /* what a task has below it */
+  const uint32_t below = proxy | PROFILER_KERNEL_CH | PROFILER_KERNEL_PHASE; /* the types below a task */
   const uint32_t copies = PROFILER_CE_COLL | PROFILER_CE_SYNC | PROFILER_CE_BATCH;
   switch (type) {
   case PROFILER_GROUP_API:
@@ -122,14 +122,14 @@ static inline uint32_t profiler_asked_by(uint64_t type) {
   }
 }
 
-/* The types of events that there are in a version. */
+/* The types of events in a version. */
 static inline uint64_t profiler_types_of(int version) {
   static const uint64_t known[] = {0, 0x3f, 0x3f, 0xff, 0xff, 0xfff, 0x7fff, 0xffff};
   return known[version];
 }
 
-/* Tells the plug-in of an event, and answers its handle. version is the teller's, and descr the event as that has it;
-   parent and group are the plug-in's handles of the event's parentObj and parentGroup. */
+/* Reports an event to the plug-in, and returns its handle. version is the caller's version, and descr the event in that
+   version; parent and group are the plug-in's handles of the event's parentObj and parentGroup. */
 static inline void *profiler_plugin_start(const struct profiler_plugin *p, void *context, int version,
                                           const struct profiler_event *event, const void *descr, void *parent,
                                           void *group) {
@@ -153,7 +153,7 @@ static inline void *profiler_plugin_start(const struct profiler_plugin *p, void 
     struct profiler_descr_v##V d;                                                     \
     if ((e.type & profiler_types_of(V)) != 0) {                                       \
       profiler_write_v##V(&d, &e);                                                    \
-    } else { /* of a type that only NCCL and the plug-in know */                      \
+    } else { /* a type that only NCCL and the plug-in know */                      \
       memcpy(&d, descr, sizeof d);                                                    \
       d.parentObj = parent;                                                           \
     }                                                                                 \
@@ -180,7 +180,7 @@ static inline void profiler_plugin_state(const struct profiler_plugin *p, int ve
     if (state >= 13 && state <= 18 && args != NULL) { /* proxyCtrl */
       old.proxyCtrl.appendedProxyOps = ((const union profiler_args *)args)->proxyCtrl.appendedProxyOps;
     } else if (state < 8 || state > 18) {
-      return; /* a state that came with version 4 */
+      return; /* a state that is new in version 4 */
     }
     args = &old;
   }

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
-// New makes a plug-in that can't be loaded in this program, as its Init says.
+// New makes a plug-in that can't be loaded in this program; its Init returns that as an error.
 func New(path string) profiler.Plugin { return plugin(path) }
 
 type plugin string

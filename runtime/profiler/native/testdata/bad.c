@@ -1,7 +1,7 @@
 /*
- * A profiler plug-in that has something wrong: compiled with LACKS it has no startEvent, with HANGS=1 its init, and
- * with HANGS=2 its startEvent, never returns. Otherwise all its functions but init return an error, and startEvent makes
- * no handle: were another one called with that, the process would end.
+ * A faulty profiler plug-in: compiled with LACKS, it has no startEvent; with HANGS=1 its init, and with HANGS=2 its
+ * startEvent, never returns. Otherwise startEvent and finalize return an error, and startEvent makes no handle: if
+ * another function were called with that, the process would end.
  */
 #include <stdlib.h>
 #include <unistd.h>

@@ -2,26 +2,26 @@ package cuda
 
 import "unsafe"
 
-// A Pointer is an address that a GPU reads and writes. With unified addressing, which every GPU of today has, no two
-// devices' are the same, and none is the host's.
+// A Pointer is an address that a GPU reads and writes. With unified addressing, which every current GPU has, the
+// addresses of different devices differ, and none is the host's.
 type Pointer uint64
 
-// A Buffer is n elements of a device's memory. It doesn't own them.
+// A Buffer is n elements of a device's memory. It doesn't own the memory.
 type Buffer[T any] struct {
 	at Pointer
 	n  int
 }
 
-// Wrap takes n elements at an address, whoever allocated them.
+// Wrap makes a Buffer of n elements at an address, whoever allocated them.
 func Wrap[T any](at Pointer, n int) Buffer[T] { return Buffer[T]{at, n} }
 
-// Pointer is where the buffer begins.
+// Pointer returns the buffer's address.
 func (b Buffer[T]) Pointer() Pointer { return b.at }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (b Buffer[T]) Len() int { return b.n }
 
-// Slice is elements i to j-1. It panics if they are not all in the buffer.
+// Slice returns elements i to j-1. It panics if they are not all in the buffer.
 func (b Buffer[T]) Slice(i, j int) Buffer[T] {
 	if i < 0 || j < i || j > b.n {
 		panic("cuda: slice bounds out of range")
@@ -29,8 +29,8 @@ func (b Buffer[T]) Slice(i, j int) Buffer[T] {
 	return Buffer[T]{b.at + Pointer(i*int(unsafe.Sizeof(*new(T)))), j - i}
 }
 
-// Addresses are the buffer's bytes by their addresses alone: a slice that only its address and length may be taken of,
-// as the host can't read it.
+// Addresses returns the buffer's bytes as a slice of which only the address and the length may be used, as the host
+// can't read the memory.
 func (b Buffer[T]) Addresses() []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.at)), b.n*int(unsafe.Sizeof(*new(T))))
 }

@@ -17,8 +17,8 @@ type Context struct {
 	c      C.CUcontext
 }
 
-// Retain retains the device's primary context, and makes it if nobody else in the process has, which takes tenths of a
-// second. With ErrDeviceUnavailable the device is another process's alone (ComputeMode).
+// Retain retains the device's primary context, and creates it if the process doesn't have it yet, which takes tenths of
+// a second. ErrDeviceUnavailable means that another process has exclusive use of the device (ComputeMode).
 func (dev *Device) Retain() (*Context, error) {
 	c := &Context{driver: dev.driver, device: dev}
 	if err := c.check("cuDevicePrimaryCtxRetain", C.shim_retain(dev.driver.c, &c.c, dev.c)); err != nil {
@@ -27,13 +27,13 @@ func (dev *Device) Retain() (*Context, error) {
 	return c, nil
 }
 
-// Release gives it back. The last one to do so in the process, whoever it is, ends the context with all its memory and
-// streams.
+// Release releases the context. The last user in the process to do so, whichever it is, ends the context with all its
+// memory and streams.
 func (c *Context) Release() error {
 	return c.check("cuDevicePrimaryCtxRelease", C.shim_release(c.driver.c, c.device.c))
 }
 
-// Within calls do on a thread on which the context is current, for libraries that go by that.
+// Within calls do on a thread on which the context is current, for libraries that use the current context.
 func (c *Context) Within(do func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -45,21 +45,21 @@ func (c *Context) Within(do func() error) error {
 	return cmp.Or(err, c.check("cuCtxSetCurrent", C.out(c.driver.c, c.c, was, 0)))
 }
 
-// Driver is the context's.
+// Driver returns the context's driver.
 func (c *Context) Driver() *Driver { return c.driver }
 
-// Device is the context's.
+// Device returns the context's device.
 func (c *Context) Device() *Device { return c.device }
 
 func (c *Context) check(call string, r C.CUresult) error { return c.driver.check(call, r) }
 
-// Synchronize waits until all work in the context is done. It answers the error of work that failed.
+// Synchronize waits until all work in the context is done. It returns the error of work that failed.
 func (c *Context) Synchronize() error {
 	return c.check("cuCtxSynchronize", C.shim_synchronize(c.driver.c, c.c))
 }
 
-// EnablePeer lets kernels in the context reach memory that was allocated in peer, for good; not the other way round. It
-// fails with ErrPeerEnabled if they can already, with ErrPeerUnsupported if they can't.
+// EnablePeer permanently lets kernels in the context access memory that was allocated in peer; not vice versa. It fails
+// with ErrPeerEnabled if they already can, and with ErrPeerUnsupported if it is impossible.
 func (c *Context) EnablePeer(peer *Context) error {
 	return c.check("cuCtxEnablePeerAccess", C.shim_enable_peer(c.driver.c, c.c, peer.c))
 }

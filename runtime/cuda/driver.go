@@ -14,15 +14,15 @@ import (
 	"unsafe"
 )
 
-// A Driver is a CUDA driver that is loaded. It stays so until the process ends.
+// A Driver is a loaded CUDA driver. It stays loaded until the process ends.
 type Driver struct {
 	c    *C.driver
 	path string
 	kept sync.Map
 }
 
-// Open loads the driver at path, or libcuda.so.1 where the loader finds it if path is empty, and initializes it.
-// Without a driver it fails with ErrUnavailable, without a GPU with ErrNoDevice. It may take a second.
+// Open loads the driver at path, or, if path is empty, the libcuda.so.1 that the loader finds, and initializes it. It
+// fails with ErrUnavailable without a driver, and with ErrNoDevice without a GPU. It may take a second.
 func Open(path string) (*Driver, error) {
 	if path == "" {
 		path = "libcuda.so.1"
@@ -47,17 +47,17 @@ func Open(path string) (*Driver, error) {
 	return d, nil
 }
 
-// Path is what Open loaded.
+// Path returns the path that Open loaded.
 func (d *Driver) Path() string { return d.path }
 
-// Keep returns what a package keeps for as long as the driver is there, under a key of a type of its own; made if there
-// is nothing yet. Any goroutine may call it.
+// Keep returns the value that a package stores with the driver under a key of its own type. If there is none yet, it
+// stores made. It may be called from any goroutine.
 func (d *Driver) Keep(key, made any) any {
 	kept, _ := d.kept.LoadOrStore(key, made)
 	return kept
 }
 
-// check makes an error of what a function answered.
+// check converts the result of a function to an error.
 func (d *Driver) check(call string, r C.CUresult) error {
 	if r == 0 {
 		return nil
@@ -72,21 +72,21 @@ func (d *Driver) newError(call string, r C.CUresult) *Error {
 	}
 }
 
-// Devices counts the devices that this process sees; CUDA_VISIBLE_DEVICES hides some.
+// Devices returns the number of devices that this process sees; CUDA_VISIBLE_DEVICES hides some.
 func (d *Driver) Devices() (int, error) {
 	var n C.int
 	err := d.check("cuDeviceGetCount", C.shim_count(d.c, &n))
 	return int(n), err
 }
 
-// A Device is a GPU, or an instance of one that is divided (MIG).
+// A Device is a GPU, or an instance of a divided GPU (MIG).
 type Device struct {
 	driver  *Driver
 	c       C.CUdevice
 	ordinal int
 }
 
-// Device is the device of a number below Devices.
+// Device returns the device with a number below Devices.
 func (d *Driver) Device(ordinal int) (*Device, error) {
 	dev := &Device{driver: d, ordinal: ordinal}
 	if err := d.check("cuDeviceGet", C.shim_device(d.c, &dev.c, C.int(ordinal))); err != nil {
@@ -95,14 +95,14 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 	return dev, nil
 }
 
-// Driver is the driver that the device is of.
+// Driver returns the device's driver.
 func (dev *Device) Driver() *Driver { return dev.driver }
 
-// Ordinal is the device's number in this process.
+// Ordinal returns the device's number in this process.
 func (dev *Device) Ordinal() int { return dev.ordinal }
 
-// UUID is the device's unique id, and whether it is an instance of a divided GPU (MIG), which then has the id. Before
-// CUDA 11.4 it is the GPU's, and no device an instance.
+// UUID returns the device's unique id, and whether it is an instance of a divided GPU (MIG); the id is then the
+// instance's. Before CUDA 11.4, it is always the GPU's, and no device counts as an instance.
 func (dev *Device) UUID() (id [16]byte, instance bool, err error) {
 	d := dev.driver
 	if err := d.check("cuDeviceGetUuid", C.shim_device_uuid(d.c, unsafe.Pointer(&id), dev.c)); err != nil {
@@ -118,24 +118,24 @@ func (dev *Device) UUID() (id [16]byte, instance bool, err error) {
 // An Attribute is a CUdevice_attribute.
 type Attribute int
 
-// The attributes that collectives ask for.
+// The attributes that collectives need.
 const (
 	MaxThreadsPerBlock Attribute = 1
 	Multiprocessors    Attribute = 16
 	ComputeMajor       Attribute = 75
 	ComputeMinor       Attribute = 76
-	hostNUMANode       Attribute = 134 // the host's node that is nearest to the device, or -1
+	hostNUMANode       Attribute = 134 // the host's NUMA node nearest to the device, or -1
 )
 
-// Attribute asks for one.
+// Attribute returns the value of an attribute.
 func (dev *Device) Attribute(a Attribute) (int, error) {
 	var value C.int
 	err := dev.driver.check("cuDeviceGetAttribute", C.shim_attribute(dev.driver.c, &value, C.int(a), dev.c))
 	return int(value), err
 }
 
-// NativeAtomics says whether the device reaches memory of another one with atomic operations of the link between them:
-// over NVLink it does, over PCIe not.
+// NativeAtomics reports whether the device can access another one's memory with native atomic operations of the link
+// between them: over NVLink it can, over PCIe it can't.
 func (dev *Device) NativeAtomics(peer *Device) bool {
 	const nativeAtomics = 3 // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 	var can C.int

@@ -1,6 +1,6 @@
-// The CUDA driver API, as far as the package uses it, and one function for each thing that it asks of it: shim_….
-// Declarations are our own, by NVIDIA's reference of the driver API; every function's name is that of its symbol, whose
-// suffix is its version.
+// The CUDA driver API, as far as the package uses it, and one function shim_… for each of the package's calls. The
+// declarations are our own, according to NVIDIA's reference of the driver API; every function has the name of its
+// symbol, whose suffix is its version.
 #pragma once
 
 #include <dlfcn.h>
@@ -11,7 +11,8 @@
 typedef int CUresult, CUdevice;
 typedef uint64_t CUdeviceptr, CUmem;
 
-// A handle is a pointer to something in which cgo sees no pointers: in others it looks for Go's, 15 ns each.
+// A handle is a pointer to a type in which cgo sees no pointers: it searches other types for Go pointers, for 15 ns
+// each.
 struct handle {
   char unseen;
 };
@@ -125,10 +126,10 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
   F(cuGraphLaunch, (CUgraphExec exec, CUstream stream))                                                                \
   F(cuGraphExecDestroy, (CUgraphExec exec))
 
-// functions are what a driver is: a loaded library. A function that it hasn't, being older, is NULL.
+// functions is a driver: a loaded library. Functions that an older library lacks are NULL.
 typedef struct {
   void *library;
-  int version; // of CUDA: 12090 is 12.9
+  int version; // CUDA version: 12090 is 12.9
 #define F(name, args) CUresult(*name) args;
   DRIVER_FUNCTIONS(F)
 #undef F
@@ -136,8 +137,8 @@ typedef struct {
 
 static inline const functions *of(const driver *d) { return (const functions *)d; }
 
-// in makes a context current on the calling thread. out has another one that was current be so again. With none before,
-// ours stays, so that the next call needs no change.
+// in makes a context current on the calling thread. out restores another context that was current before. If there was
+// none, ours stays current, so that the next call needs no change.
 static inline CUresult in(const driver *d, CUcontext context, CUcontext *was) {
   *was = NULL;
   CUresult r = of(d)->cuCtxGetCurrent(was);
@@ -154,7 +155,7 @@ static inline CUresult out(const driver *d, CUcontext context, CUcontext was, CU
 
 #define CALL(name, ...) (of(d)->name ? of(d)->name(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED)
 
-// A function that needs no context, and one that needs one.
+// PLAIN is a function that needs no context, WITHIN one that needs a context.
 #define PLAIN(shim, name, params, ...)                                                                                 \
   static inline CUresult shim params { return CALL(name, ##__VA_ARGS__); }
 #define WITHIN(shim, name, params, ...)                                                                                \
@@ -181,8 +182,8 @@ WITHIN(shim_enable_peer, cuCtxEnablePeerAccess, (DC, CUcontext peer), peer, 0)
 
 WITHIN(shim_alloc, cuMemAlloc_v2, (DC, CUdeviceptr *memory, size_t bytes), memory, bytes)
 WITHIN(shim_free, cuMemFree_v2, (DC, CUdeviceptr memory), memory)
-// A copy from memory that isn't registered may go on when cuMemcpy has returned, on the default stream, for which
-// streams that don't block don't wait.
+// A copy from unregistered memory may continue after cuMemcpy has returned, on the default stream, for which
+// non-blocking streams don't wait.
 static inline CUresult shim_copy_to_device(DC, CUdeviceptr to, const void *from, size_t bytes) {
   CUcontext was;
   CUresult r = in(d, c, &was);
@@ -214,8 +215,8 @@ WITHIN(shim_event_synchronize, cuEventSynchronize, (DC, CUevent event), event)
 WITHIN(shim_event_elapsed, cuEventElapsedTime, (DC, float *milliseconds, CUevent from, CUevent to), milliseconds, from,
        to)
 
-// While a stream of the process is captured, a thread may be forbidden to ask for anything that isn't on it: relaxed
-// says that it knows what it asks for.
+// While a stream of the process is being captured, a thread may be forbidden to query anything else: relaxed mode
+// allows it.
 static inline void relaxed(const driver *d, int *mode) {
   if (of(d)->cuThreadExchangeStreamCaptureMode) of(d)->cuThreadExchangeStreamCaptureMode(mode);
 }
@@ -235,7 +236,7 @@ static inline void relaxed(const driver *d, int *mode) {
 RELAXED(shim_stream_query, cuStreamQuery, (DC, CUstream stream), stream)
 RELAXED(shim_event_query, cuEventQuery, (DC, CUevent event), event)
 
-// What the driver knows of an address.
+// What the driver knows about an address.
 typedef struct {
   CUdeviceptr base;
   size_t bytes;
@@ -255,7 +256,7 @@ WITHIN(shim_register, cuMemHostRegister_v2, (DC, void *memory, size_t bytes), me
 WITHIN(shim_unregister, cuMemHostUnregister, (DC, void *memory), memory)
 WITHIN(shim_host_pointer, cuMemHostGetDevicePointer_v2, (DC, CUdeviceptr *device, void *memory), device, memory, 0)
 
-// shared_on is memory of a device, or of a NUMA node of the host.
+// shared_on describes memory of a device, or of a NUMA node of the host.
 static inline CUmemAllocationProp shared_on(int on_host, int ordinal) {
   return (CUmemAllocationProp){.type = 1, .handle_types = 1, .location = {on_host ? 3 : 1, ordinal}};
 }
@@ -294,7 +295,7 @@ RELAXED(shim_ipc_open, cuIpcOpenMemHandle_v2, (DC, CUdeviceptr *memory, const vo
         *(const CUipcMemHandle *)handle, 1) // enables peer access where it must
 RELAXED(shim_ipc_close, cuIpcCloseMemHandle, (DC, CUdeviceptr memory), memory)
 
-// shim_load compiles an image, if it is PTX; what is wrong with that is written to log.
+// shim_load loads an image, which it compiles if it is PTX; compiler errors are written to log.
 static inline CUresult shim_load(DC, CUmodule *module, const void *image, char *log, size_t bytes) {
   int options[] = {5, 6}; // error log's buffer, its size
   void *values[] = {log, (void *)bytes};
@@ -309,7 +310,7 @@ WITHIN(shim_function, cuModuleGetFunction, (DC, CUfunction *function, CUmodule m
 WITHIN(shim_occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor,
        (DC, int *blocks, CUfunction function, int threads, size_t shared), blocks, function, threads, shared)
 
-// shim_launch lets a kernel start early if that is allowed, and the driver can also capture such a launch: from CUDA
+// shim_launch lets a kernel start early if that is allowed and the driver can also capture such a launch: from CUDA
 // 12.3 on.
 static inline CUresult shim_launch(DC, CUfunction function, int early, unsigned blocks, unsigned threads,
                                    unsigned shared, CUstream stream, char *param) {
@@ -335,7 +336,7 @@ WITHIN(shim_graph_destroy, cuGraphDestroy, (DC, CUgraph graph), graph)
 WITHIN(shim_graph_launch, cuGraphLaunch, (DC, CUgraphExec exec, CUstream stream), exec, stream)
 WITHIN(shim_exec_destroy, cuGraphExecDestroy, (DC, CUgraphExec exec), exec)
 
-// open_driver loads a library. What it answers is NULL, and text says why, if it can't be loaded or isn't a driver.
+// open_driver loads a library. It returns NULL, and text says why, if the library can't be loaded or isn't a driver.
 static inline driver *open_driver(const char *path, const char **text) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {

@@ -5,21 +5,21 @@ import (
 	"fmt"
 )
 
-// ErrUnavailable is why Open fails on a machine, or in a program, that has no CUDA driver.
+// ErrUnavailable is the error of Open on a machine, or in a program, without a CUDA driver.
 var ErrUnavailable = errors.New("no CUDA driver")
 
-// ErrContextLost is, for errors.Is, every Error after which nothing in its context works any more, in this process: it
-// must be released, or the process ended.
+// ErrContextLost matches, with errors.Is, every Error after which nothing in its context works any more in this
+// process: the context must be released, or the process ended.
 var ErrContextLost = errors.New("the CUDA context is lost")
 
-// A Code is a CUresult of the driver's. As an error it is what errors.Is looks for in an Error.
+// A Code is a CUresult of the driver. As an error, it is a target for errors.Is on an Error.
 type Code int
 
-// The codes that a caller tells apart.
+// The codes that callers distinguish.
 const (
 	ErrInvalidValue        Code = 1
 	ErrOutOfMemory         Code = 2
-	ErrDeviceUnavailable   Code = 46 // in use by another process (compute mode exclusive), or prohibited
+	ErrDeviceUnavailable   Code = 46 // another process has exclusive use (compute mode), or use is prohibited
 	ErrNoDevice            Code = 100
 	ErrInvalidDevice       Code = 101
 	ErrInvalidContext      Code = 201
@@ -43,10 +43,11 @@ const (
 	codeLaunchFailed       Code = 719
 )
 
-// Error says the number; the driver's text is in an Error.
+// Error returns the number; the driver's text is in an Error.
 func (c Code) Error() string { return fmt.Sprintf("CUDA error %d", int(c)) }
 
-// lost says whether a context is of no more use after the code: what failed on the device, and what outlived it.
+// lost reports whether a context is no longer usable after the code: failures on the device, and use of a destroyed
+// context.
 func (c Code) lost() bool {
 	switch c {
 	case codeContextDestroyed, codeECC, codeNVLink, codeIllegalAddress, codeLaunchTimeout, codeAssert:
@@ -56,15 +57,15 @@ func (c Code) lost() bool {
 	}
 }
 
-// An Error is a call of the driver's that failed.
+// An Error is a failed call of the driver.
 type Error struct {
 	Call string // the driver's function, without its version: "cuMemAlloc"
 	Code Code
 	Name string // "CUDA_ERROR_OUT_OF_MEMORY"; "" if the driver doesn't know the code
-	Text string // the driver's own
+	Text string // the driver's text
 }
 
-// Error says which function failed, the driver's text, name and number.
+// Error returns the function that failed, and the driver's text, name and number.
 func (e *Error) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("%s: error %d, which the driver doesn't know", e.Call, int(e.Code))
@@ -72,7 +73,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, int(e.Code))
 }
 
-// Is compares with a Code, and with ErrContextLost.
+// Is compares the error with a Code, and with ErrContextLost.
 func (e *Error) Is(target error) bool {
 	if target == ErrContextLost {
 		return e.Code.lost()

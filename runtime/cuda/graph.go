@@ -7,21 +7,22 @@ package cuda
 // #cgo nocallback shim_capturing
 import "C"
 
-// BeginCapture makes what is put on the stream from now on, by any thread, the nodes of a graph instead of work. A
-// stream that waits for an event of this one is captured, too, and must be waited for before EndCapture.
+// BeginCapture starts a capture: work that is put on the stream from now on, by any thread, becomes nodes of a graph
+// instead. A stream that waits for an event of this one is captured, too, and this stream must wait for it before
+// EndCapture.
 func (s *Stream) BeginCapture() error {
-	const relaxed = 2 // what other threads of the process do is no error
+	const relaxed = 2 // other threads of the process may do anything
 	return s.check("cuStreamBeginCapture", C.shim_begin_capture(s.driver.c, s.context.c, s.c, relaxed))
 }
 
-// Capturing says whether the stream is captured. It fails where the capture has become invalid.
+// Capturing reports whether the stream is being captured. It fails if the capture has become invalid.
 func (s *Stream) Capturing() (bool, error) {
 	var status C.int
 	err := s.check("cuStreamIsCapturing", C.shim_capturing(s.driver.c, s.context.c, s.c, &status))
 	return status != 0, err
 }
 
-// EndCapture ends it.
+// EndCapture ends the capture and returns the graph.
 func (s *Stream) EndCapture() (*Graph, error) {
 	g := &Graph{context: s.context}
 	err := s.check("cuStreamEndCapture", C.shim_end_capture(s.driver.c, s.context.c, s.c, &g.c))
@@ -37,7 +38,7 @@ type Graph struct {
 	c       C.CUgraph
 }
 
-// Destroy gives the graph up. What it was instantiated as stays.
+// Destroy destroys the graph. Its executables stay.
 func (g *Graph) Destroy() error {
 	return g.context.check("cuGraphDestroy", C.shim_graph_destroy(g.context.driver.c, g.context.c, g.c))
 }
@@ -52,7 +53,7 @@ func (g *Graph) Instantiate() (*Executable, error) {
 	return x, nil
 }
 
-// An Executable is a graph that can be launched, any number of times; two launches of one don't overlap.
+// An Executable is a graph that can be launched any number of times; its launches don't overlap.
 type Executable struct {
 	context *Context
 	c       C.CUgraphExec
@@ -63,7 +64,7 @@ func (x *Executable) Launch(s *Stream) error {
 	return s.check("cuGraphLaunch", C.shim_graph_launch(s.driver.c, s.context.c, x.c, s.c))
 }
 
-// Destroy gives the executable up; work that was launched is still done.
+// Destroy destroys the executable; launched work still runs.
 func (x *Executable) Destroy() error {
 	return x.context.check("cuGraphExecDestroy", C.shim_exec_destroy(x.context.driver.c, x.context.c, x.c))
 }

@@ -10,15 +10,15 @@ import (
 	"unsafe"
 )
 
-// A Module is kernels that are loaded in a context.
+// A Module is a set of kernels that are loaded in a context.
 type Module struct {
 	context *Context
 	c       C.CUmodule
 }
 
-// Load loads an image: a cubin, or PTX with a zero byte behind it, which the driver compiles, for some seconds at
-// times. It may wait for all work in the context, and so for ever if that waits for what the caller would do next. What
-// the compiler has to say is in the error's Text.
+// Load loads an image: a cubin, or PTX with a terminating zero byte, which the driver compiles, sometimes for seconds.
+// It may wait for all work in the context, and so forever if that waits for what the caller would do next. The
+// compiler's messages are in the error's Text.
 func (c *Context) Load(image []byte) (*Module, error) {
 	m, log := &Module{context: c}, make([]byte, 4096)
 	r := C.shim_load(c.driver.c, c.c, &m.c, unsafe.Pointer(unsafe.SliceData(image)), (*C.char)(unsafe.Pointer(&log[0])),
@@ -45,13 +45,13 @@ type Function struct {
 	early   C.int
 }
 
-// AllowEarlyStart says that the kernel waits itself for what is before it on its stream (griddepcontrol.wait), so that
-// the GPU may start it while the kernel before it ends: when all blocks of that one have ended or allowed it
+// AllowEarlyStart says that the kernel itself waits for earlier work on its stream (griddepcontrol.wait), so the GPU
+// may start it while the previous kernel ends: when all blocks of that one have ended or allowed it
 // (griddepcontrol.launch_dependents). That saves half a microsecond in graphs, and more between launches. A driver
-// before CUDA 12.3 starts it as any other.
+// before CUDA 12.3 starts the kernel like any other.
 func (f *Function) AllowEarlyStart() { f.early = 1 }
 
-// Function finds a kernel by its name. It fails with ErrNotFound.
+// Function finds a kernel by its name. It fails with ErrNotFound if there is none.
 func (m *Module) Function(name string) (*Function, error) {
 	c := m.context
 	text := C.CString(name)
@@ -63,8 +63,8 @@ func (m *Module) Function(name string) (*Function, error) {
 	return f, nil
 }
 
-// Occupancy is how many blocks of so many threads, with so many bytes of dynamic shared memory each, a multiprocessor
-// runs at once.
+// Occupancy returns how many blocks of the given number of threads, with the given bytes of dynamic shared memory each,
+// a multiprocessor runs at once.
 func (f *Function) Occupancy(threads, shared int) (int, error) {
 	var n C.int
 	err := f.context.check("cuOccupancyMaxActiveBlocksPerMultiprocessor",
@@ -72,11 +72,11 @@ func (f *Function) Occupancy(threads, shared int) (int, error) {
 	return int(n), err
 }
 
-// Launch puts a kernel of one parameter on the stream, with a grid of blocks that have so many threads and so many
-// bytes of dynamic shared memory each. Param points to the parameter, which has no Go pointers in it and is copied
-// before Launch returns.
+// Launch puts a kernel with one parameter on the stream. The grid has the given number of blocks, each with the given
+// number of threads and bytes of dynamic shared memory. param points to the parameter, which must not contain Go
+// pointers and is copied before Launch returns.
 func (s *Stream) Launch(f *Function, blocks, threads, shared int, param unsafe.Pointer) error {
-	// As characters, it isn't searched for Go pointers, which takes 0.3 microseconds.
+	// As *C.char, param isn't searched for Go pointers, which would take 0.3 microseconds.
 	return s.check("cuLaunchKernel", C.shim_launch(s.driver.c, s.context.c, f.c, f.early, C.uint(blocks),
 		C.uint(threads), C.uint(shared), s.c, (*C.char)(param)))
 }

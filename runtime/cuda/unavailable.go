@@ -4,13 +4,13 @@ package cuda
 
 import "fmt"
 
-// A Driver can't be had in this program.
+// A Driver is not available in this program.
 type Driver struct{}
 
-// A Stream can't be had either.
+// A Stream is not available either.
 type Stream struct{}
 
-// Open says that a program like this one can't load the driver: it is not for Linux, or was built without cgo.
+// Open fails: a program like this one can't load the driver, as it is not for Linux, or was built without cgo.
 func Open(string) (*Driver, error) {
 	return nil, fmt.Errorf("%w can be loaded: it needs Linux, and a program built with cgo (CGO_ENABLED=1)", ErrUnavailable)
 }

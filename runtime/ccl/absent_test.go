@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// refusal checks that err is a UsageError with the code that says all of it.
+// refusal checks that err is a UsageError with the code, whose text says everything.
 func refusal(t *testing.T, what string, err error, code lifecycle.Code, says ...string) {
 	t.Helper()
 	var usage *ccl.UsageError
@@ -67,7 +67,7 @@ func TestCommunicatorThatIsNone(t *testing.T) {
 	}
 }
 
-// All ranks of an InitAll are of one call: when its context has ended, none of them is at fault.
+// All ranks of an InitAll belong to one call: when its context has ended, none of them is at fault.
 func TestInitAllWithADeadContext(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -153,7 +153,7 @@ func TestGroupThatIsNone(t *testing.T) {
 	each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(sum(ctx, c), c.Destroy(ctx)) })
 }
 
-// What is wrong is said once.
+// The text says only once what is wrong.
 func TestUniqueIDThatIsNone(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	_, err := rt.InitRank(t.Context(), ccl.UniqueID{}, 1, 0)

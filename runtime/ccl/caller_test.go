@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// withTape is a communicator that can write operations and nothing else.
+// withTape makes a communicator that can only record operations.
 func withTape(tb testing.TB) (*Comm, *tape.Writer) {
 	tb.Helper()
 	w, err := tape.Create(tape.Config{Dir: tb.TempDir()})
@@ -23,10 +23,10 @@ func withTape(tb testing.TB) (*Comm, *tape.Writer) {
 	return &Comm{core: &core{tape: w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Size: 4})}}, w
 }
 
-// spanned is a context within a span, as OpenTelemetry has it.
+// spanned makes a context within a span, as OpenTelemetry does.
 func spanned(ctx context.Context) context.Context { return within(ctx, 4) }
 
-// within is a context within the span of which the id ends in that.
+// within makes a context within the span whose id ends in the given byte.
 func within(ctx context.Context, id byte) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1, 15: 2}, SpanID: trace.SpanID{3, 7: id}, TraceFlags: trace.FlagsSampled,
@@ -35,12 +35,13 @@ func within(ctx context.Context, id byte) context.Context {
 
 var sum = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}
 
-// TestOperationKnowsItsCaller: the span in the context of a call is on the tape, and where there is none, none is.
+// TestOperationKnowsItsCaller checks that the span in the context of a call is on the tape, and no span if there is
+// none.
 func TestOperationKnowsItsCaller(t *testing.T) {
 	c, w := withTape(t)
 	for _, ctx := range []context.Context{spanned(t.Context()), t.Context()} {
 		launched := c.started(ctx, 0, &sum, 1)
-		c.tape.Wait(1) // only then is a start without a caller told
+		c.tape.Wait(1) // only then is a start without a caller recorded
 		c.tape.End(launched, lifecycle.CodeOK)
 	}
 	r, err := tape.Open(w.Path())
@@ -73,15 +74,15 @@ type slicedContext struct {
 	_ []int
 }
 
-// reused is a context of which the values change, as that of a server that has a pool of them may.
+// reused is a context whose values change, as that of a server with a pool of contexts may.
 type reused struct{ context.Context }
 
-// Whatever the contexts are, and in whatever order, each operation has the span of its own.
+// Whatever the contexts are, and in whatever order, each operation gets the span of its own context.
 func TestLastCaller(t *testing.T) {
 	one, other, pooled := within(t.Context(), 1), within(t.Context(), 2), &reused{}
 	contexts := []struct {
 		context.Context
-		id byte // 0: no span
+		id byte // 0 means no span
 	}{
 		{one, 1},
 		{other, 2},
@@ -118,7 +119,8 @@ func TestLastCaller(t *testing.T) {
 	}
 }
 
-// cpuTime measures what f costs its thread: on a shared machine the wall clock measures the others.
+// cpuTime measures the CPU time of f on its thread: on a shared machine, the wall clock would also measure other
+// programs.
 func cpuTime(b *testing.B, f func()) {
 	b.Helper()
 	runtime.LockOSThread()
@@ -138,7 +140,7 @@ func cpuTime(b *testing.B, f func()) {
 	b.ReportMetric(float64(spent()-before)/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkStarted is what an operation's start and end on the tape cost, without a span in its context and with one.
+// BenchmarkStarted measures an operation's start and end on the tape, without a span in its context and with one.
 func BenchmarkStarted(b *testing.B) {
 	type key struct{}
 	plain := context.WithValue(context.Background(), key{}, 1)
@@ -148,7 +150,7 @@ func BenchmarkStarted(b *testing.B) {
 			cpuTime(b, func() { c.tape.End(c.started(ctx, 0, &sum, 1), lifecycle.CodeOK) })
 		})
 	}
-	b.Run("unasked", func(b *testing.B) { // as if contexts were not looked at
+	b.Run("unasked", func(b *testing.B) { // as if contexts were not checked
 		c, _ := withTape(b)
 		cpuTime(b, func() { c.tape.End(c.tape.Start(0, sum, 1), lifecycle.CodeOK) })
 	})

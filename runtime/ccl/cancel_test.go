@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// A context may end on one rank at any moment of what makes a communicator: all others are told, by that call or by the
-// next one on what it made, and that it was this rank. Nobody waits for an end of its own.
+// A context may end on one rank at any moment of a call that makes a communicator: all others are told that it was this
+// rank, by that call or by the next one on the new communicator. No rank needs its own context to end.
 func TestACallThatIsCanceledOnOneRank(t *testing.T) {
 	const size, rounds = 4, 8
 	seed := rand.Uint64()
@@ -48,8 +48,8 @@ func TestACallThatIsCanceledOnOneRank(t *testing.T) {
 	}
 }
 
-// makers are ranks with a runtime each that make a communicator, of which one's context ends. The last one is excluded
-// from a shrink, and joins in a grow.
+// makers are ranks, each with its own runtime, that make a communicator; the context of one of them ends. The last rank
+// is excluded from a shrink, and joins in a grow.
 type makers struct {
 	t      *testing.T
 	call   string
@@ -65,7 +65,7 @@ func (m *makers) id() ccl.UniqueID {
 	return id
 }
 
-// make returns how the call ended on each rank, or where it succeeded, a barrier on what it made.
+// make returns how the call ended on each rank, or, if it succeeded, how a barrier on the new communicator ended.
 func (m *makers) make(after time.Duration) []error {
 	first, second, size := m.id(), m.id(), len(m.rts)
 	old := map[string]int{"init": 0, "split": size, "shrink": size, "grow": size - 1}[m.call]
@@ -98,7 +98,7 @@ func (m *makers) make(after time.Duration) []error {
 		})
 	}
 	ranks.Wait()
-	for _, c := range comms { // now, so that nobody was told by that
+	for _, c := range comms { // closed only now, so that no rank was told by that
 		if c != nil {
 			_ = c.Abort(nil)
 		}
@@ -126,8 +126,8 @@ func (m *makers) one(
 	}
 }
 
-// told tells whether a rank has an error of the victim. Those that join are told by a rank that they meet, which says
-// why it goes.
+// told reports whether a rank has an error of the victim. A joining rank is told by a rank that it meets, which says
+// why it leaves.
 func (m *makers) told(rank int, err error) bool {
 	if rank == m.victim || m.call == "shrink" && rank == len(m.rts)-1 {
 		return true

@@ -44,7 +44,7 @@ func inProcess(t testing.TB, n int, fn func(ctx context.Context, c *ccl.Comm) er
 	each(t, comms, fn)
 }
 
-// each runs fn on all ranks at once, bounded in time so that a hang is a failure that says where.
+// each runs fn on all ranks at once, with a time limit, so that a hang becomes a failure that says where.
 func each(t testing.TB, comms []*ccl.Comm, fn func(ctx context.Context, c *ccl.Comm) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -75,7 +75,7 @@ func want[T comparable](what string, got, want []T) error {
 	return nil
 }
 
-// ramp is n numbers that tell the rank they come from.
+// ramp returns n numbers that identify the rank they come from.
 func ramp(rank, n int) []int64 {
 	v := make([]int64, n)
 	for i := range v {
@@ -201,7 +201,7 @@ func TestReductions(t *testing.T) {
 			{ccl.Min, nil, []float32{1, -3}},
 			{ccl.Avg, nil, []float32{2.5, -1.5}},
 			{ccl.PreMulSum, []ccl.OpOption{ccl.Scale(0.5)}, []float32{5, -3}},
-			{ccl.PreMulSum, []ccl.OpOption{ccl.Scale(float64(c.Rank()))}, []float32{20, -14}}, // each has its own
+			{ccl.PreMulSum, []ccl.OpOption{ccl.Scale(float64(c.Rank()))}, []float32{20, -14}}, // factors differ by rank
 		} {
 			if err := errors.Join(ccl.AllReduce(ctx, c, in, out, tc.op, tc.opts...),
 				want(tc.op.String(), out, tc.want)); err != nil {

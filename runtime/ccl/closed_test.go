@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// A rank that can't make its child gives its place in the line back, and the other ranks learn that they wait in vain.
+// A rank that can't make its child gives up its place in the line, and the other ranks are told that they wait in vain.
 func TestSplitThatOneRankCannotMake(t *testing.T) {
 	rt := quiet(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -46,7 +46,7 @@ func TestSplitThatOneRankCannotMake(t *testing.T) {
 	}
 }
 
-// A Shrink that can't make its child holds nobody up.
+// A Shrink that can't make its child delays no rank.
 func TestShrinkThatCannotBeMade(t *testing.T) {
 	rt := quiet(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

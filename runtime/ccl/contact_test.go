@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// TestContacts has the ranks of three processes, one of which can be reached nowhere, tell each other where the others
-// are; a split tells nobody anew.
+// TestContacts makes the ranks of three processes, one of which has no address, tell each other their addresses; a
+// split does not repeat that.
 func TestContacts(t *testing.T) {
 	contacts := []string{"a:1", "", "c:3"}
 	rts := make([]*Runtime, len(contacts))

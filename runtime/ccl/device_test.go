@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// lonely is a kind of devices whose ranks wait for each other.
+// lonely is a kind of device whose ranks wait for each other.
 type lonely struct{}
 
 func (lonely) Name() string { return "lonely" }
@@ -25,8 +25,8 @@ func (lonely) Open(_ context.Context, _ *engine.Comm, gather func([]byte) ([][]b
 	return nil, err
 }
 
-// TestSplitOfWhichOneRankIsOnADevice is refused on all ranks of the color, which would wait for each other otherwise.
-// The others, and the parent, are as well as ever.
+// TestSplitOfWhichOneRankIsOnADevice checks that such a split is refused on all ranks of the color, which would wait
+// for each other otherwise. The other ranks, and the parent, are unaffected.
 func TestSplitOfWhichOneRankIsOnADevice(t *testing.T) {
 	each(t, together(t, 4), func(ctx context.Context, c *ccl.Comm) error {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

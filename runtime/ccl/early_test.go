@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// TestArgumentsOfACallThatComesTooEarly: on a communicator that is not ready yet, the guard refuses the call before its
-// arguments are looked at. An operation whose arguments nobody has checked must not come out, for the communicator may
+// TestArgumentsOfACallThatComesTooEarly checks that on a communicator that is not ready yet, the guard refuses the call
+// before it checks the arguments. An operation with unchecked arguments must not get through, as the communicator may
 // be ready when it is made.
 func TestArgumentsOfACallThatComesTooEarly(t *testing.T) {
 	rt := quiet(t)

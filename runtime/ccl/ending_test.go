@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// newTape makes a tape, and a function that closes it and returns what is on it.
+// newTape makes a tape, and a function that closes it and returns its records.
 func newTape(t *testing.T) (*tape.Writer, func() []tape.LifeRecord) {
 	t.Helper()
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: t.Name()})
@@ -46,7 +46,7 @@ func newTape(t *testing.T) (*tape.Writer, func() []tape.LifeRecord) {
 	}
 }
 
-// until waits for a condition that nothing announces.
+// until polls for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !condition(); runtime.Gosched() {
@@ -174,7 +174,7 @@ func TestCloseOfNonBlocking(t *testing.T) {
 		if err := c.Finalize(ctx); !errors.Is(err, ccl.ErrInProgress) {
 			return err
 		}
-		return c.Close() // it has not been asked whether Finalize is done
+		return c.Close() // nothing has asked whether Finalize is done
 	})
 	if n := rt.Live(); n != 0 {
 		t.Errorf("%d communicators are left", n)
@@ -199,7 +199,7 @@ func TestCloseDuringInit(t *testing.T) {
 	}
 }
 
-// While a rank waits for others to come, its communicator's slot says so, from which status has it.
+// While a rank waits for others to arrive, its communicator's slot says so; status reads it there.
 func TestSlotDuringInit(t *testing.T) {
 	w, _ := newTape(t)
 	rt := newRuntime(t, ccl.Config{Tape: w})
@@ -263,7 +263,7 @@ func TestRuntimeCloseRaced(t *testing.T) {
 	}
 }
 
-// The places on the tape are the user's, however deep in the package a call was refused.
+// The call sites on the tape are the user's, however deep in the package a call was refused.
 func TestSitesAreTheUsers(t *testing.T) {
 	w, records := newTape(t)
 	rt := newRuntime(t, ccl.Config{Tape: w})
@@ -298,7 +298,7 @@ func TestSitesAreTheUsers(t *testing.T) {
 	}
 }
 
-// With ends its communicator also where calls of fn are in progress.
+// With ends its communicator even if calls of fn are in progress.
 func TestWithEndsWhatIsInProgress(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	id, err := rt.NewUniqueID()
@@ -324,7 +324,7 @@ func TestWithEndsWhatIsInProgress(t *testing.T) {
 	}
 }
 
-// A Destroy that gives up names each call that did not end, also where none of them is an operation.
+// A Destroy that gives up names each call that did not end, even if none of them is an operation.
 func TestDestroyListsWhatIsInFlight(t *testing.T) {
 	for want, begin := range map[string]func(ctx context.Context, c *ccl.Comm){
 		"all_reduce number 1": func(ctx context.Context, c *ccl.Comm) {

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// told is an engine that lists what it is told to do.
+// told is an engine that records its calls.
 type told struct {
 	engine.Engine
 	list *[]string
@@ -35,8 +35,8 @@ func (e told) Close() {
 	e.Engine.Close()
 }
 
-// An engine gets calls that have passed all checks, with the numbers that the ranks agree on: one that is refused has
-// none.
+// An engine gets calls that have passed all checks, with the numbers on which the ranks agree: a refused call has no
+// number.
 func TestEngineIsTold(t *testing.T) {
 	var list []string
 	rt, err := ccl.New(ccl.Config{Log: slog.New(slog.DiscardHandler), Engine: engine.Kind{

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// Four goroutines as four ranks: each adds its number, and all have the sum.
+// Four goroutines work as four ranks: each adds its number, and all get the sum.
 func ExampleAllReduce() {
 	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})
 	if err != nil {
@@ -41,8 +41,7 @@ func ExampleAllReduce() {
 	// Output: [[6 4] [6 4] [6 4] [6 4]]
 }
 
-// A group lets one goroutine work for several ranks, and makes sends and receives that need each other at the same
-// time.
+// A group lets one goroutine work for several ranks, and makes sends and receives that need each other concurrently.
 func ExampleRuntime_Group() {
 	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})
 	if err != nil {
@@ -76,8 +75,7 @@ func ExampleRuntime_Group() {
 	// <nil>
 }
 
-// A communicator that is destroyed twice answers with an error that says where the first time was; Close may be called
-// as often as you like.
+// Destroying a communicator twice returns an error that says where the first time was; Close may be called repeatedly.
 func ExampleComm_Destroy() {
 	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})
 	if err != nil {

@@ -1,6 +1,6 @@
 package ccl
 
-// Live is the number of communicators that are alive in this process.
+// Live returns the number of communicators that are alive in this process.
 func (rt *Runtime) Live() int {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

@@ -87,7 +87,7 @@ func TestContextEndsInsideAnOperation(t *testing.T) {
 				!strings.Contains(err.Error(), "rank 2") {
 				return fmt.Errorf("%w, want a timeout that names rank 2", err)
 			}
-		case 1: // learns it
+		case 1: // is told
 			err := ccl.Barrier(ctx, c)
 			var peer *ccl.PeerError
 			if !errors.Is(err, ccl.ErrAbandoned) || !errors.As(err, &peer) || peer.Rank != 0 {
@@ -159,7 +159,7 @@ func TestDestroyWithOperationsInFlight(t *testing.T) {
 	if err := w.Wait(t.Context()); err == nil {
 		t.Error("the operation succeeded without the other rank")
 	}
-	runtime.KeepAlive(comms) // or the other rank would be destroyed, as nobody holds it
+	runtime.KeepAlive(comms) // otherwise the other rank would be aborted, as its handle is unreachable
 }
 
 func TestBadArguments(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// A rank that has finalized makes no call any more: whoever waits for it is told, and has what it sent before.
+// A rank that has finalized makes no more calls: ranks that wait for it are told, and get what it sent before.
 func TestWhoWaitsForAFinalizedRankIsToldSo(t *testing.T) {
 	for name, cfg := range map[string]fabric.Config{
 		"inproc": {}, "shm": {DisableP2P: true}, "tcp": {DisableP2P: true, DisableSHM: true},
@@ -38,7 +38,7 @@ func TestWhoWaitsForAFinalizedRankIsToldSo(t *testing.T) {
 	}
 }
 
-// leaveEarly has rank 0 finalize, and the others wait for it in a call that it does not make.
+// leaveEarly makes rank 0 finalize, while the others wait for it in a call that it does not make.
 func leaveEarly(ctx context.Context, c *ccl.Comm) error {
 	sum := make([]int64, 1<<18)
 	for i := range sum {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// What ranks tell each other in a Split or a Grow has any length, also none.
+// The data that ranks exchange in a Split or a Grow may have any length, including 0.
 func TestGatherOfAnyLengths(t *testing.T) {
 	for _, size := range []int{1, 2, 5} {
 		rt := quiet(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// TestGaveUp: who gives up while others still connect is named to them, and so is the rank because of which it did.
+// TestGaveUp checks that ranks that still connect are told which rank gave up, and because of which rank.
 func TestGaveUp(t *testing.T) {
 	c := &core{rank: 1, id: CommID{7}, name: "world"}
 	for culprit, want := range map[int32]int{-1: 0, 0: 0, 2: 2} {

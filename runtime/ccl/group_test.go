@@ -122,7 +122,7 @@ func TestNonBlocking(t *testing.T) {
 	})
 }
 
-// One goroutine splits for all ranks: a rank that wants no communicator does not wait for the others either.
+// One goroutine splits for all ranks: a rank that wants no communicator does not wait for the others, either.
 func TestGroupOfSplits(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	comms, err := rt.InitAll(t.Context(), 3)
@@ -200,7 +200,7 @@ func TestGroupOfInitsObeysItsContext(t *testing.T) {
 	}
 }
 
-// An inner group that is given up takes its calls with it, and nobody waits for them.
+// An inner group that is given up takes its calls with it, and no rank waits for them.
 func TestGroupsGivenUp(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	comms, err := rt.InitAll(t.Context(), 2)
@@ -274,7 +274,7 @@ func TestNonBlockingSplitIsInProgressOnTheParent(t *testing.T) {
 	each(t, append(comms, first), func(ctx context.Context, c *ccl.Comm) error { return c.Destroy(ctx) })
 }
 
-// A group that is given up takes its own calls with it, and those of the groups inside it: no others.
+// A group that is given up takes its own calls with it, and those of its inner groups, but no others.
 func TestGroupGivenUpTakesItsOwnCalls(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	comms, err := rt.InitAll(t.Context(), 2)
@@ -310,7 +310,7 @@ func TestGroupGivenUpTakesItsOwnCalls(t *testing.T) {
 	each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 }
 
-// A group that can't be ended, because an inner one was left open, leaves nobody waiting for its calls.
+// If a group can't be ended, because an inner one was left open, nothing keeps waiting for its calls.
 func TestGroupWithAnInnerOneLeftOpen(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	comms, err := rt.InitAll(t.Context(), 1)
@@ -339,7 +339,7 @@ func TestGroupWithAnInnerOneLeftOpen(t *testing.T) {
 	each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 }
 
-// Who would make a communicator in a group that has ended, or in that of another runtime, is told, and nothing is made.
+// Making a communicator in a group that has ended, or in one of another runtime, is refused.
 func TestMakingInsideAGroupThatIsNone(t *testing.T) {
 	rt, other := newRuntime(t, ccl.Config{}), newRuntime(t, ccl.Config{})
 	comms, err := rt.InitAll(t.Context(), 1)

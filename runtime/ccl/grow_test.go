@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A non-blocking Grow waits for nobody: not for the other ranks, of which one has the id, nor for the new one. The
-// parent is in progress until the child is filled in.
+// A non-blocking Grow waits for no rank: neither for the other ranks, one of which has the id, nor for the new one. The
+// parent is in progress until the child is ready.
 func TestNonBlockingGrow(t *testing.T) {
 	for name, place := range map[string]func(t *testing.T) []*ccl.Comm{
 		"one process": func(t *testing.T) []*ccl.Comm {
@@ -34,7 +34,7 @@ func TestNonBlockingGrow(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := make([]*ccl.Comm, 3)
-			// One after the other: a call that waited for the other ranks would not return.
+			// Call it on one rank after the other: a call that waited for other ranks would not return.
 			for r, mine := range []ccl.UniqueID{{}, id} {
 				if all[r], err = comms[r].Grow(t.Context(), mine, 3); !errors.Is(err, ccl.ErrInProgress) {
 					t.Fatalf("Grow on rank %d: %v", r, err)
@@ -69,7 +69,7 @@ func TestNonBlockingGrow(t *testing.T) {
 	}
 }
 
-// What goes wrong in the background is the child's error; the parent goes on.
+// An error in the background belongs to the child; the parent is unaffected.
 func TestNonBlockingGrowWithoutAnID(t *testing.T) {
 	comms, err := newRuntime(t, ccl.Config{}).InitAll(t.Context(), 2, ccl.NonBlocking())
 	if !errors.Is(err, ccl.ErrInProgress) {
@@ -90,8 +90,8 @@ func TestNonBlockingGrowWithoutAnID(t *testing.T) {
 	})
 }
 
-// The act of a Grow lasts until its child is made, and names it; the child is on the tape under the id that its ranks
-// have, and no other.
+// The act of a Grow lasts until its child is made, and names the child. On the tape, the child only has the id that its
+// ranks know.
 func TestNonBlockingGrowOnTape(t *testing.T) {
 	var id ccl.UniqueID
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// TestMeetingLimit: a wait without a deadline ends, and says why; one with a deadline is left alone.
+// TestMeetingLimit checks that a wait without a deadline ends, and says why; one with a deadline is not limited.
 func TestMeetingLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel, explain := limited(t.Context(), time.Minute)
 		defer cancel()
-		<-ctx.Done() // in the bubble's time
+		<-ctx.Done() // in the bubble's virtual time
 		err := explain(ctx.Err())
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1m0s is the limit where") {
 			t.Errorf("%v, want that the limit was a minute", err)

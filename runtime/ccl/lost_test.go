@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// members makes a communicator of n runtimes, whose ends the test decides: a closed one is, to the others, a process
-// that has ended.
+// members makes a communicator of n runtimes, which the test closes: to the others, a closed runtime is a process that
+// has ended.
 func members(t *testing.T, n int) ([]*ccl.Runtime, []*ccl.Comm) {
 	t.Helper()
 	rts, comms := make([]*ccl.Runtime, n), make([]*ccl.Comm, n)
@@ -69,7 +69,7 @@ func TestLostNamesWhoseProcessHasEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Whatever the communicator's state.
+	// It works in every state of the communicator.
 	if err := comms[0].Revoke(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +95,7 @@ func TestLostNamesWhoseProcessHasEnded(t *testing.T) {
 	}
 }
 
-// A second rank is gone when the first is to be excluded: the ranks that know only of one fail, and meet when they try
-// again.
+// A second rank dies before the first is excluded: the ranks that only know of one fail, and meet when they retry.
 func TestShrinkAgainAfterASecondDeath(t *testing.T) {
 	rts, comms := members(t, 5)
 	for _, gone := range []int{1, 3} {
@@ -136,7 +135,7 @@ func TestShrinkNamesWhoIsMissingInTheNewNumbers(t *testing.T) {
 	_, comms := members(t, 4)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	// Of ranks 1, 2 and 3, which become 0, 1 and 2, only the last comes; the first would hold the rendezvous.
+	// Of ranks 1, 2 and 3, which become 0, 1 and 2, only the last arrives; the first would hold the rendezvous.
 	_, err := comms[3].Shrink(ctx, []int{0}, ccl.ShrinkAbort)
 	var peer *ccl.PeerError
 	if !errors.As(err, &peer) || peer.Rank != 0 ||

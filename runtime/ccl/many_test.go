@@ -16,10 +16,10 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// ranks of every communicator in this file; each is a goroutine of this process.
+// ranks is the size of every communicator in this file; each rank is a goroutine of this process.
 const manyRanks = 4
 
-// atOnce runs fn for all ranks at once. Unlike each, it costs nothing but the goroutines.
+// atOnce runs fn for all ranks at once. Unlike each, it only costs the goroutines.
 func atOnce(tb testing.TB, fn func(rank int) error) {
 	tb.Helper()
 	errs := make([]error, manyRanks)
@@ -62,7 +62,8 @@ func destroyAll(ctx context.Context, tb testing.TB, comms [manyRanks][]*ccl.Comm
 	})
 }
 
-// kernelObjects counts what a process can run out of, long before memory: file descriptors and memory mappings.
+// kernelObjects counts resources that a process can run out of long before memory: file descriptors and memory
+// mappings.
 func kernelObjects(tb testing.TB) (fds, mappings int) {
 	tb.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -76,16 +77,16 @@ func kernelObjects(tb testing.TB) (fds, mappings int) {
 	return len(open), strings.Count(string(maps), "\n")
 }
 
-// inUse is the memory of what is reachable, and of the goroutines' stacks.
+// inUse returns the memory of reachable objects and of the goroutines' stacks.
 func inUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first one's cleanups released
+	runtime.GC() // frees what the first collection's cleanups released
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse
 }
 
-// cpuTime is the processor time that this process has used.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u unix.Rusage
@@ -104,7 +105,7 @@ func TestManyCommunicatorsAreOnlyMemory(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	destroyAll(ctx, t, splitMany(ctx, t, world, 1)) // what the first one needs, they share
+	destroyAll(ctx, t, splitMany(ctx, t, world, 1)) // resources that all communicators share
 	fds, mappings := kernelObjects(t)
 	goroutines := runtime.NumGoroutine()
 	const n = 200
@@ -128,7 +129,7 @@ func TestManyCommunicatorsAreOnlyMemory(t *testing.T) {
 	destroyAll(ctx, t, [manyRanks][]*ccl.Comm{{world[0]}, {world[1]}, {world[2]}, {world[3]}})
 }
 
-// BenchmarkTenThousandAlive has 4 × 2,500 communicators alive at once, and tells what each costs in memory, file
+// BenchmarkTenThousandAlive keeps 4 × 2,500 communicators alive at once, and reports what each costs in memory, file
 // descriptors and mappings.
 func BenchmarkTenThousandAlive(b *testing.B) {
 	const n = 10_000 / manyRanks
@@ -158,7 +159,7 @@ func BenchmarkTenThousandAlive(b *testing.B) {
 }
 
 // BenchmarkLifeOfMany makes n communicators with InitAll and n with Split, and destroys them; all are alive in between.
-// The cost of one must not depend on how many there are.
+// The cost per communicator must not depend on their number.
 func BenchmarkLifeOfMany(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
@@ -193,7 +194,7 @@ func BenchmarkLifeOfMany(b *testing.B) {
 				rounds++
 			}
 			each := float64(rounds * n)
-			// What other programs do does not show in it.
+			// CPU time excludes other programs.
 			b.ReportMetric(float64((cpuTime(b)-used).Nanoseconds())/(2*each), "cpu-ns/comm")
 			b.ReportMetric(float64(inits.Nanoseconds())/each, "init-ns/comm")
 			b.ReportMetric(float64(splits.Nanoseconds())/each, "split-ns/comm")

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// Split and Grow find out what all ranks want in the same way. They must not take each other's words for their own: a
-// rank's way to be reached is no unique id.
+// Split and Grow exchange the wishes of all ranks in the same way. They must not confuse each other's data: a rank's
+// card is not a unique id.
 func TestSplitDoesNotMatchGrow(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	id, err := rt.NewUniqueID()

@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// between are the states that a communicator can have been in while it went from one state to another: those that some
-// calls and events lead to from the first, and from which some lead to the last.
+// between returns the states in which a communicator may have been while it changed from one state to another: those
+// that some calls and events lead to from the first, and that some lead from to the last.
 func between(from, to lifecycle.State) []lifecycle.State {
 	var states []lifecycle.State
 	for _, s := range lifecycle.States() {
@@ -21,7 +21,7 @@ func between(from, to lifecycle.State) []lifecycle.State {
 	return states
 }
 
-// reachable are the states after any calls and events, and the state itself.
+// reachable returns the states after any calls and events, and the state itself.
 func reachable(from lifecycle.State) map[lifecycle.State]bool {
 	seen := map[lifecycle.State]bool{from: true}
 	for todo := []lifecycle.State{from}; len(todo) > 0; {
@@ -45,23 +45,23 @@ func reachable(from lifecycle.State) map[lifecycle.State]bool {
 	return seen
 }
 
-// judge holds the answer to a call against the table. before and after are the states around it; expired says that its
+// judge checks the result of a call against the table. before and after are the states around it; expired says that its
 // context ended.
 //
 //   - No error needs a state in which the call is legal.
-//   - A code of the table needs a state in which the table answers so.
+//   - A code of the table needs a state in which the table gives that code.
 //   - ErrInProgress needs a non-blocking communicator.
 //   - The fault of a peer, and an expired context, need a state in which the call is legal, and make the communicator
-//     fail: it is not ready afterwards. A look at the communicator (AsyncError, Wait) may tell what made it fail
-//     before.
-//   - ErrRevoked may also answer a call that would be legal on a revoked communicator, but was in flight when it was
-//     revoked.
-//   - A call that makes a child may also fail with that alone: the parent is as it was. A Grow to which the ranks bring
-//     no id, or two, is an invalid argument on all of them.
-//   - ErrUnfinished is for a Destroy or Finalize whose context ended, and for the operations that it cut short.
+//     fail: it is not ready afterwards. A query of the communicator (AsyncError, Wait) may return an error that made it
+//     fail before.
+//   - ErrRevoked may also be the result of a call that would be legal on a revoked communicator, but was in flight when
+//     it was revoked.
+//   - A call that makes a child may also fail with only the child: the parent is unchanged. A Grow with no id, or two,
+//     among its ranks is an invalid argument on all of them.
+//   - ErrUnfinished is for a Destroy or Finalize whose context ended, and for the operations that it interrupted.
 func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expired bool, err error) error {
 	code := lifecycle.CodeOf(err)
-	if call == lifecycle.CallGroupEnd { // here, of a group with operations: as legal as these
+	if call == lifecycle.CallGroupEnd { // here, of a group with operations: as legal as those
 		call = lifecycle.CallAllReduce
 	}
 	legal, answered, revoked := false, false, false
@@ -72,7 +72,7 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 		answered = answered || answer == code || answer == lifecycle.CodeInitializing && nonBlocking &&
 			code == lifecycle.CodeInProgress
 	}
-	ended := code == lifecycle.CodeTimeout || code == lifecycle.CodeCanceled // of a context
+	ended := code == lifecycle.CodeTimeout || code == lifecycle.CodeCanceled // a context ended
 	looks := call == lifecycle.CallAsyncError || call == lifecycle.CallWait
 	bears := call == lifecycle.CallSplit || call == lifecycle.CallShrink || call == lifecycle.CallGrow
 	var usage *ccl.UsageError
@@ -99,7 +99,7 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 		return nil
 	case call == lifecycle.CallGrow && code == lifecycle.CodeInvalidArgument:
 		return nil
-	case looks && errors.As(err, &usage): // what cut an operation in the background short
+	case looks && errors.As(err, &usage): // why an operation in the background was interrupted
 		return nil
 	case errors.As(err, &peer) && after != lifecycle.StateReady && after != lifecycle.StateInitializing:
 		return nil
@@ -107,7 +107,7 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 	return fmt.Errorf("the table does not allow %v: %w", code, err)
 }
 
-// The model itself must be able to say no.
+// The model itself must be able to reject.
 func TestJudgeRefuses(t *testing.T) {
 	const (
 		ready, failed, destroyed = lifecycle.StateReady, lifecycle.StateFailed, lifecycle.StateDestroyed

@@ -19,14 +19,14 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// network is a plug-in that checks that steps belong to operations of a proxy, and those to what a rank called.
+// network is a plug-in that checks that steps belong to operations of a proxy, and these to calls of a rank.
 type network struct {
 	t     *testing.T
 	rank  int
 	owned map[bool]int   // operations with a parent, by whether they send
-	steps map[string]int // by what they are of and their states
+	steps map[string]int // by their operation and their states
 	open  map[*networkEvent]bool
-	waits func() // is called when a send waits for its receiver
+	waits func() // called when a send waits for its receiver
 }
 
 type networkEvent struct {
@@ -89,8 +89,8 @@ func (n *network) Start(e *profiler.Event) profiler.Handle {
 	return h
 }
 
-// What goes to another node and what comes from there is told with its owner, in steps with their states, and ends. So
-// is the wait for a receiver that takes nothing.
+// Traffic to and from another node is reported with its owner, in steps with their states, and with its end. So is the
+// wait for a receiver that takes nothing.
 func TestProfileNetwork(t *testing.T) {
 	var ranks errgroup.Group
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
-// profile is a plug-in that lists what a rank does; its handles are names.
+// profile is a plug-in that records what a rank does; its handles are names.
 type profile struct {
 	mu    sync.Mutex
 	ranks map[int][]string
@@ -65,7 +65,7 @@ func (r *ranked) State(profiler.Handle, *profiler.Change) {}
 func (r *ranked) Stop(h profiler.Handle, e *profiler.End) { r.say("%v ends: %v", h, e.Code) }
 func (r *ranked) Finalize()                               { r.say("finalize") }
 
-// The plug-ins are told of what is called, in whatever way, and of its end, also of one that fails.
+// The plug-ins are told of every call, however it is made, and of its end, even if it fails.
 func TestProfile(t *testing.T) {
 	p := &profile{ranks: map[int][]string{}}
 	plugins := profiler.New(profiler.Config{Plugins: []profiler.Plugin{p}, Log: slog.New(slog.DiscardHandler)})

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// A non-blocking parent is in progress while a child is made of it, so that who waits for the parent finds the child
-// filled in.
+// A non-blocking parent is in progress while a child is made from it, so that a caller that waits for the parent finds
+// the child ready.
 func TestParentIsInProgressDuringSplit(t *testing.T) {
 	comms, err := newRuntime(t, ccl.Config{}).InitAll(t.Context(), 2, ccl.NonBlocking())
 	if !errors.Is(err, ccl.ErrInProgress) {
@@ -43,7 +43,7 @@ func TestParentIsInProgressDuringSplit(t *testing.T) {
 	})
 }
 
-// Several splits in one group do not stand in each other's way.
+// Several splits in one group do not block each other.
 func TestSplitsInAGroup(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	comms, err := rt.InitAll(t.Context(), 2, ccl.NonBlocking())
@@ -74,14 +74,14 @@ func TestSplitsInAGroup(t *testing.T) {
 	})
 }
 
-// A shrink that waits for its turn on a parent that is aborted meanwhile does not wait for ranks that will not come.
+// If the parent is aborted while a shrink waits for its turn, the shrink does not wait for ranks that will not arrive.
 func TestAbortEndsAShrinkThatWaits(t *testing.T) {
 	comms := together(t, 3)
 	each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
 		if c.Rank() != 0 {
 			return nil
 		}
-		w := ccl.IAllReduce(ctx, c, []int64{1}, make([]int64, 1), ccl.Sum) // has the turn, for ever
+		w := ccl.IAllReduce(ctx, c, []int64{1}, make([]int64, 1), ccl.Sum) // has the turn, forever
 		child, err := c.Shrink(ctx, []int{2}, ccl.ShrinkDefault, ccl.NonBlocking())
 		if !errors.Is(err, ccl.ErrInProgress) {
 			return fmt.Errorf("Shrink: %w", err)

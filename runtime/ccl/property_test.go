@@ -19,11 +19,11 @@ import (
 )
 
 // TestLifeAgainstTheTable lets several goroutines of several ranks make random calls on one communicator, legal and
-// illegal ones, and holds every answer against lifecycle's table: see judge. Afterwards nothing may be left: no
+// illegal ones, and checks every result against lifecycle's table: see judge. Afterwards nothing may be left: no
 // communicator, no goroutine, and the state is that of the call that won.
 //
-// A failure prints the seed; go test -run TestLifeAgainstTheTable -rapid.seed=N makes the same calls again. How they
-// interleave is the scheduler's choice, so it may take some runs: add -count.
+// A failure prints the seed; go test -run TestLifeAgainstTheTable -rapid.seed=N makes the same calls again. The
+// scheduler decides how they interleave, so it may take several runs: add -count.
 func TestLifeAgainstTheTable(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	rapid.Check(t, func(t *rapid.T) { drawLife(t).run(t) })
@@ -32,16 +32,16 @@ func TestLifeAgainstTheTable(t *testing.T) {
 // life is a plan for one communicator: what its goroutines do.
 type life struct {
 	ranks       int
-	apart       bool // each rank has a runtime of its own
+	apart       bool // each rank has its own runtime
 	nonBlocking bool
-	patient     bool // a rank waits for what is in progress before it makes the next call
-	// Operations, groups of them, and calls that make children, which all ranks make in this order.
+	patient     bool // a rank waits for calls in progress before it makes the next call
+	// Operations, groups of operations, and calls that make children, which all ranks make in this order.
 	schedule   []lifecycle.Call
-	afterwards lifecycle.Call           // what they make when the communicator has failed or was revoked
+	afterwards lifecycle.Call           // the call that they make after the communicator has failed or was revoked
 	meddlers   map[int][]meddler        // by rank
 	tallies    []map[lifecycle.Call]int // by rank: how often each lifecycle call won
 	rts        []*ccl.Runtime
-	joiners    sync.WaitGroup // the processes that a Grow takes in
+	joiners    sync.WaitGroup // the processes that join in a Grow
 }
 
 // meddler is a goroutine that makes calls at any time. Before each it lets others run for a while.
@@ -59,7 +59,7 @@ type meddling struct {
 	bad  bool
 }
 
-// deadline bounds a life. It is reached only by one that hangs.
+// deadline bounds a life. Only a life that hangs reaches it.
 const deadline = 30 * time.Second
 
 func drawLife(t *rapid.T) *life {
@@ -139,7 +139,7 @@ func (l *life) run(t *rapid.T) {
 	}
 }
 
-// begin makes the communicator, which is in progress if it is non-blocking.
+// begin makes the communicator; if non-blocking, it is still in progress.
 func (l *life) begin(ctx context.Context) ([]*ccl.Comm, error) {
 	runtimes := 1
 	if l.apart {
@@ -183,11 +183,11 @@ func inProgressIsFine(err error) error {
 	return err
 }
 
-// runtime is a rank's.
+// runtime makes a rank's runtime.
 func (l *life) runtime(rank int) *ccl.Runtime { return l.rts[rank%len(l.rts)] }
 
-// rank is one rank's part: a goroutine for the schedule, and the meddlers. It ends the communicator, so that others
-// that wait for it learn that.
+// rank runs one rank: a goroutine for the schedule, and the meddlers. It ends the communicator, so that others that
+// wait for it are told.
 func (l *life) rank(ctx context.Context, r int, c *ccl.Comm) error {
 	n := len(l.meddlers[r]) + 1
 	errs := make([]error, n)
@@ -208,9 +208,9 @@ func (l *life) rank(ctx context.Context, r int, c *ccl.Comm) error {
 	}
 	wg.Wait()
 	if l.nonBlocking && c.State() != lifecycle.StateInitializing {
-		// What goes on in the background may wait for ranks that don't come. Close would give it ten seconds.
+		// Calls in the background may wait for ranks that don't arrive. Close would give them ten seconds.
 		errs = append(errs, watched[0].call(ctx, lifecycle.CallWait))
-		if c.AsyncError() != nil { // in progress, or what is may be behind a call that failed
+		if c.AsyncError() != nil { // in progress, or there may be a call in progress behind one that failed
 			errs = append(errs, watched[0].call(ctx, lifecycle.CallAbort))
 		}
 	}
@@ -235,7 +235,7 @@ func (l *life) rank(ctx context.Context, r int, c *ccl.Comm) error {
 	return err
 }
 
-// end compares the state at the end with who won. before is what it was when all goroutines had returned.
+// end compares the final state with the call that won. before is the state when all goroutines had returned.
 func (l *life) end(r int, before, after lifecycle.State) error {
 	won := l.tallies[r]
 	for call, n := range won {
@@ -252,7 +252,7 @@ func (l *life) end(r int, before, after lifecycle.State) error {
 			return fmt.Errorf("Destroy won, and the state is %s", before)
 		}
 	}
-	if after != want && before != lifecycle.StateInitializing { // Close may have met an init that was just done
+	if after != want && before != lifecycle.StateInitializing { // Close may have met an init that had just finished
 		return fmt.Errorf("the state at the end is %s, want %s after %v", after, want, won)
 	}
 	return nil

@@ -12,12 +12,11 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// repetitions of each race.
+// repetitions is the number of runs of each race.
 const repetitions = 1000
 
-// race makes a communicator of two ranks, runs fns at the same moment, hands the communicator and their errors to
-// judge, and closes what is left; that as often as repetitions says. A race that hangs ends with its context, and
-// fails.
+// race makes a communicator of two ranks, runs fns at the same moment, passes the communicator and their errors to
+// judge, and closes what is left; it does that `repetitions` times. A race that hangs ends with its context, and fails.
 func race(
 	t *testing.T, fns func(ctx context.Context, comms []*ccl.Comm) []func() error,
 	judge func(comms []*ccl.Comm, errs []error) error,
@@ -36,7 +35,7 @@ func race(
 		start := make(chan struct{})
 		var wg sync.WaitGroup
 		for k := range runners {
-			j := (i + k) % len(runners) // each is the first to be started in its turn
+			j := (i + k) % len(runners) // each one is started first in turn
 			wg.Go(func() {
 				<-start
 				errs[j] = runners[j]()
@@ -88,7 +87,7 @@ func coded(err error, codes ...lifecycle.Code) error {
 	return fmt.Errorf("%v (%w), want one of %v", lifecycle.CodeOf(err), err, codes)
 }
 
-// gone are the answers that a rank may get about a peer that ended its side.
+// gone are the errors that a rank may get about a peer that ended its side.
 var gone = []lifecycle.Code{lifecycle.CodePeerAborted, lifecycle.CodeAbandoned, lifecycle.CodeMismatch}
 
 func TestRaceDestroyAgainstOperation(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// recorded runs fn with a runtime that has a tape, closes the runtime, and returns the records of acts that want lets
-// through.
+// recorded runs fn with a runtime that has a tape, closes the runtime, and returns the records of acts that want
+// accepts.
 func recorded(
 	t *testing.T, fn func(rt *ccl.Runtime, log *syncBuffer), want func(*tape.Event) bool, change ...func(*ccl.Config),
 ) []tape.Event {
@@ -63,7 +63,7 @@ func recorded(
 
 func ofGroups(ev *tape.Event) bool { return ev.Life.Act == tape.ActGroup }
 
-// tell says in a line each what the records are about, in the order of communicators, ranks and time.
+// tell describes each record in a line, ordered by communicator, rank and time.
 func tell(events []tape.Event) []string {
 	slices.SortStableFunc(events, func(a, b tape.Event) int {
 		if c := strings.Compare(a.Comm.Name, b.Comm.Name); c != 0 {
@@ -90,8 +90,8 @@ func initAll(t *testing.T, rt *ccl.Runtime, name string, opts ...ccl.Option) []*
 	return comms
 }
 
-// A group is one act on each of its communicators, with all its calls, those of inner groups among them, from the end
-// of the outermost.
+// A group is one act on each of its communicators, with all its calls, including those of inner groups, from the end of
+// the outermost group.
 func TestNestedGroupsOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		a, b := initAll(t, rt, "a"), initAll(t, rt, "b")
@@ -157,8 +157,8 @@ func TestFailedGroupOnTape(t *testing.T) {
 	}
 }
 
-// The groups of a non-blocking communicator are numbered in the order of their ends, and what is postponed for them
-// comes after their starts, however late their calls are made.
+// The groups of a non-blocking communicator are numbered in the order of their ends, and calls postponed for them are
+// recorded after their starts, however late they are made.
 func TestGroupsInTheBackgroundOnTape(t *testing.T) {
 	const groups = 20
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
@@ -196,7 +196,7 @@ func TestGroupsInTheBackgroundOnTape(t *testing.T) {
 	}
 }
 
-// The mistakes that belong to no single communicator are recorded on those of the group.
+// Mistakes that belong to no single communicator are recorded on those of the group.
 func TestMisusedGroupsOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, log *syncBuffer) {
 		a := initAll(t, rt, "a")
@@ -241,7 +241,7 @@ func TestMisusedGroupsOnTape(t *testing.T) {
 	}
 }
 
-// Who makes all ranks of a communicator and calls them from where they were made shares them with nobody.
+// A communicator is not shared if one goroutine makes all its ranks and makes all calls on them.
 func TestSharedOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		alone, shared := initAll(t, rt, "alone"), initAll(t, rt, "shared")
@@ -267,8 +267,8 @@ func TestSharedOnTape(t *testing.T) {
 	}
 }
 
-// A communicator that is found to be unreachable while the runtime stops is reported once, and nothing is reported
-// after the runtime's end.
+// A communicator that becomes unreachable while the runtime stops is reported once, and nothing is reported after the
+// runtime's end.
 func TestLeakIsReportedOnce(t *testing.T) {
 	const comms = 200
 	var text string
@@ -305,7 +305,7 @@ func initOne(t *testing.T, rt *ccl.Runtime) *ccl.Comm {
 	return c
 }
 
-// A call that would have made a communicator, and was refused, is on the tape like any other mistake.
+// A refused call to make a communicator is on the tape like any other mistake.
 func TestRefusedInitsOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		id, err := rt.NewUniqueID()
@@ -346,7 +346,7 @@ func TestRefusedInitsOnTape(t *testing.T) {
 	}
 }
 
-// Where a group's inits fail its other calls are not made, and each of their communicators says so.
+// If a group's inits fail, its other calls are not made, and each of their communicators records that.
 func TestGroupWhoseInitsFailOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		a := initAll(t, rt, "a")
@@ -381,8 +381,8 @@ func TestGroupWhoseInitsFailOnTape(t *testing.T) {
 	}
 }
 
-// On the parent's tape the ranks are the parent's, also where the error counts those of the communicator that was to be
-// made. That has its rank and size from the beginning, by which others know who has not come.
+// On the parent's tape, ranks are those of the parent, even if the error uses the numbers of the child. The child has
+// its rank and size from the beginning, by which others know which rank is missing.
 func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		comms, err := rt.InitAll(t.Context(), 4)
@@ -392,7 +392,7 @@ func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		var peer *ccl.PeerError
-		// Ranks 1, 2 and 3 become 0, 1 and 2, but only the last comes.
+		// Ranks 1, 2 and 3 become 0, 1 and 2, but only the last arrives.
 		_, err = comms[3].Shrink(ctx, []int{0}, ccl.ShrinkAbort)
 		if !errors.As(err, &peer) || peer.Rank != 0 {
 			t.Errorf("%v, want that rank 0 of the new communicator is missing", err)
@@ -417,7 +417,7 @@ func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
 	}
 }
 
-// Operations that progress together have a number of their own on each rank, from 1, and so has what makes one fail.
+// Operations that progress together are numbered separately on each rank, from 1, and so is the failure of one.
 func TestNumbersOfOperationsThatProgressTogether(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j", SampleEvery: 1})
 	if err != nil {
@@ -493,7 +493,7 @@ func TestOpenGroupOnTape(t *testing.T) {
 			}
 			g := fill()
 			givenUp := errors.New("given up")
-			err := rt.Group(g, func(inner *ccl.Group) error { // its calls are told of, and taken back
+			err := rt.Group(g, func(inner *ccl.Group) error { // its calls are recorded, and withdrawn
 				if err := errors.Join(ccl.Barrier(inner, b[0]), ccl.Barrier(inner, a[1])); err != nil {
 					return err
 				}
@@ -520,7 +520,7 @@ func TestOpenGroupOnTape(t *testing.T) {
 	})
 }
 
-// When a communicator fails, a group with calls on it that is open may be why: it is on the tape at once.
+// When a communicator fails, an open group with calls on it may be the reason: it is recorded at once.
 func TestOpenGroupOfFailedOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		a := initAll(t, rt, "a")
@@ -548,7 +548,7 @@ func TestOpenGroupOfFailedOnTape(t *testing.T) {
 	}
 }
 
-// The start of a shrink tells which ranks it leaves out.
+// The record of a shrink's start says which ranks it leaves out.
 func TestShrinkOnTape(t *testing.T) {
 	var starts []string
 	recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
@@ -572,7 +572,7 @@ func TestShrinkOnTape(t *testing.T) {
 	}
 }
 
-// The error of a split names a rank of the parent, which is no rank of the communicator that was to be made.
+// The error of a split may name a rank of the parent that is not a rank of the child.
 func TestFailedSplitOnTape(t *testing.T) {
 	var ends []string
 	recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// The ranks that wait for one whose call was refused learn why it aborted, unless it made another call since.
+// Ranks that wait for a rank whose call was refused are told why it aborted, unless it has made another call since.
 func TestAbortAfterARefusedCallTellsWhy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cause      error
@@ -56,8 +56,8 @@ func TestAbortAfterARefusedCallTellsWhy(t *testing.T) {
 	}
 }
 
-// A group that can't be ended because an inner one is open says where that was started; a function that leaves one open
-// ends it with its own.
+// If a group can't be ended because an inner one is open, the error says where that was started. A function that leaves
+// an inner group open ends it with its own group.
 func TestInnerGroupLeftOpenIsNamed(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	c, err := rt.World(t.Context())
@@ -93,7 +93,7 @@ func TestInnerGroupLeftOpenIsNamed(t *testing.T) {
 //go:noinline
 func startInner(rt *ccl.Runtime, g *ccl.Group) *ccl.Group { return rt.GroupStart(g) }
 
-// A rank that groups its messages, where others do not, counts the groups of all ranks as they do.
+// A rank that groups its messages while others don't still counts the collective groups as they do.
 func TestGroupNumbersAreThoseOfTheOtherRanks(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		each(t, initAll(t, rt, "a"), func(ctx context.Context, c *ccl.Comm) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// What a rank's proxy refuses is noted on the tape once for each call, with the call's number.
+// Refusals of a rank's proxy are recorded on the tape once for each call, with the call's number.
 func TestRefusalsAreNoted(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "test"})
 	if err != nil {

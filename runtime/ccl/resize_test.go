@@ -26,7 +26,7 @@ func sum(ctx context.Context, c *ccl.Comm) error {
 	return errors.Join(ccl.AllReduce(ctx, c, buf, buf, ccl.Sum), want("sum", buf, []int64{n * (n - 1) / 2, n}))
 }
 
-// separate makes n ranks that each have a runtime of their own, as processes have.
+// separate makes n ranks that each have their own runtime, as in separate processes.
 func separate(t *testing.T, n int, opts ...ccl.Option) []*ccl.Comm {
 	t.Helper()
 	rts := make([]*ccl.Runtime, n)
@@ -89,7 +89,7 @@ func TestShrinkAfterARankIsGone(t *testing.T) {
 				if wantRank := max(c.Rank()-1, 0); rest.Rank() != wantRank || rest.Size() != 3 {
 					return fmt.Errorf("%s, want rank %d of 3", rest, wantRank)
 				}
-				// The rest is a communicator like any other: it can be split, and shrunk again.
+				// The result is a communicator like any other: it can be split, and shrunk again.
 				if err := sum(ctx, rest); err != nil {
 					return err
 				}
@@ -163,7 +163,7 @@ func TestGrow(t *testing.T) {
 	carried := make(chan ccl.UniqueID, 1)
 	rt := newRuntime(t, ccl.Config{})
 	each(t, append(comms, nil), func(ctx context.Context, c *ccl.Comm) error {
-		if c == nil { // the new one
+		if c == nil { // the new rank
 			c, err := late.JoinGrow(ctx, <-carried, 3, 2)
 			if err != nil {
 				return err
@@ -188,7 +188,7 @@ func TestGrow(t *testing.T) {
 		if err := errors.Join(sum(ctx, grown), grown.Destroy(ctx)); err != nil {
 			return err
 		}
-		// An id serves once.
+		// An id works only once.
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if again, err := c.Grow(ctx, id, 3); err == nil || again != nil {
@@ -289,7 +289,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// collectUntil runs the garbage collector until done says that it is.
+// collectUntil runs the garbage collector until done returns true.
 func collectUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); runtime.GC() {
@@ -310,7 +310,7 @@ func TestLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := comms[1]
-	comms = slices.Delete(comms, 0, 1) // rank 0's handle is gone, and cleared
+	comms = slices.Delete(comms, 0, 1) // rank 0's handle is gone: the slot is cleared
 	collectUntil(t, "leak of rank 0", func() bool { return rt.Live() == 1 })
 	if s := log.String(); !strings.Contains(s, "nobody holds it") || !strings.Contains(s, "resize_test.go") {
 		t.Errorf("the log does not tell of the leak:\n%s", s)
@@ -325,7 +325,7 @@ func TestLeaks(t *testing.T) {
 	group()
 	collectUntil(t,
 		"report of the open group", func() bool { return strings.Contains(log.String(), "group was never ended") })
-	// kept has failed, and so is none; this one is well.
+	// kept has failed, so it is not a leak; this one is usable.
 	alive, err := rt.World(t.Context(), ccl.WithName("alive"))
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestLeaks(t *testing.T) {
 	runtime.KeepAlive(alive)
 }
 
-// Nothing is leaked when an error takes a job down, or the process is told to end: what it leaves is one line.
+// There is no leak when an error ends a job, or the process is told to end: a single line is logged about what is left.
 func TestWhatAFailedJobLeavesIsNoLeak(t *testing.T) {
 	for name, told := range map[string]bool{"an error": false, "told to end": true} {
 		t.Run(name, func(t *testing.T) {
@@ -482,7 +482,7 @@ func TestUnfinishedGroupJob(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Until somebody looks, the init is not complete, however long it has been done.
+	// Until something polls it, the init is not complete, however long it has been done.
 	for call, err := range map[string]error{
 		"Split": second(comms[0].Split(t.Context(), 0, 0)), "Finalize": comms[0].Finalize(t.Context()),
 		"Destroy": comms[0].Destroy(t.Context()),

@@ -21,7 +21,7 @@ func quiet(t *testing.T) *Runtime {
 	return rt
 }
 
-// alone makes a Shrink, of three ranks, to which the other one does not come.
+// alone makes a Shrink of three ranks at which the other remaining rank does not arrive.
 func alone(t *testing.T, c *Comm, exclude int) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -32,8 +32,8 @@ func alone(t *testing.T, c *Comm, exclude int) error {
 	return nil
 }
 
-// A Finalize that gives up ends the meetings before it, and no later ones: a communicator that failed meanwhile is
-// failed, and can be shrunk.
+// A Finalize that gives up ends earlier meetings but not later ones: a communicator that failed meanwhile has failed,
+// and can be shrunk.
 func TestShrinkAfterAFinalizeThatGaveUp(t *testing.T) {
 	rt := quiet(t)
 	comms, err := rt.InitAll(t.Context(), 3)
@@ -49,7 +49,7 @@ func TestShrinkAfterAFinalizeThatGaveUp(t *testing.T) {
 			}
 		}
 	}
-	go func() { // waits for rank 1, which does not come
+	go func() { // waits for rank 1, which does not arrive
 		_, err := c.Shrink(t.Context(), []int{2}, ShrinkDefault)
 		shrunk <- err
 	}()
@@ -69,7 +69,7 @@ func TestShrinkAfterAFinalizeThatGaveUp(t *testing.T) {
 			t.Errorf("%s: %v, want that it is unfinished", what, err)
 		}
 	}
-	if err := alone(t, comms[1], 2); err != nil { // its first Shrink, as rank 0 made one
+	if err := alone(t, comms[1], 2); err != nil { // its first Shrink; rank 0 made one, too
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

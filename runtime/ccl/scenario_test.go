@@ -18,9 +18,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// TestScenarios plays the files in testdata/any. All ranks do a command at the same time, each on a goroutine of its
-// own that stays the same, and the next command begins when all are done. Ranks that answer the same share a line. The
-// commands:
+// TestScenarios plays the files in testdata/any. All ranks run a command concurrently, each on its own permanent
+// goroutine, and the next command begins when all are done. Ranks with the same answer share a line. The commands:
 //
 //	job ranks=N [nodes=M]                    begins: one process of N ranks, or N processes on M nodes with TCP
 //	                                         between
@@ -34,8 +33,8 @@ import (
 //	destroy|finalize|close|wait|async-error|state|topology COMM
 //	live                                     how many communicators there are
 //
-// Options of all: on=(R,…) leaves it to these ranks, goroutine=other makes the call from a new goroutine, at=destructor
-// from a function of that name, and patience=D bounds the call's context.
+// Options of all commands: on=(R,…) restricts a command to these ranks, goroutine=other makes the call from a new
+// goroutine, at=destructor from a function of that name, and patience=D bounds the call's context.
 func TestScenarios(t *testing.T) { playAll(t, "testdata/any") }
 
 func playAll(t *testing.T, dir string) {
@@ -46,7 +45,7 @@ func playAll(t *testing.T, dir string) {
 	})
 }
 
-// player is the job of a scenario.
+// player runs the job of a scenario.
 type player struct {
 	members []*member
 	ids     map[string]ccl.UniqueID // of the root communicators
@@ -62,7 +61,7 @@ type member struct {
 	todo     chan func() // for the rank's goroutine
 }
 
-// do makes the ranks do a command and returns their answers, those that are the same in one line.
+// do makes the ranks run a command and returns their answers, merging equal ones into one line.
 func (p *player) do(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd == "job" {
 		p.begin(t, d)
@@ -94,8 +93,8 @@ func (p *player) do(t *testing.T, d *datadriven.TestData) string {
 	return merged(answers)
 }
 
-// merged has a line for each answer, and the ranks before it where not all give the same. A rank that was not asked has
-// the answer "".
+// merged has a line for each answer, prefixed with the ranks if they differ. A rank that was not asked has the answer
+// "".
 func merged(answers []string) string {
 	var lines []string
 	for r, a := range answers {
@@ -144,7 +143,7 @@ func (p *player) begin(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// call is a command as one rank makes it.
+// call is a command as made by one rank.
 type call struct {
 	verb, name, as                    string
 	id                                ccl.UniqueID // for init
@@ -157,7 +156,7 @@ type call struct {
 	inner                             []call        // of a group
 }
 
-// call reads a command for a rank.
+// call parses a command for a rank.
 func (p *player) call(t *testing.T, d *datadriven.TestData, m *member) call {
 	c := call{verb: d.Cmd, patience: 20 * time.Second}
 	c.nonblocking, c.aborting, c.destructor = d.HasArg("nonblocking"), d.HasArg("abort"), d.HasArg("at")
@@ -206,7 +205,7 @@ func (p *player) call(t *testing.T, d *datadriven.TestData, m *member) call {
 	return c
 }
 
-// term reads a number that may depend on the rank.
+// term parses a number that may depend on the rank.
 func (m *member) term(t *testing.T, d *datadriven.TestData, key string) int {
 	s := "0"
 	d.MaybeScanArgs(t, key, &s)
@@ -229,7 +228,7 @@ func (m *member) term(t *testing.T, d *datadriven.TestData, key string) int {
 	return n
 }
 
-// do makes one call, and returns what came of it.
+// do makes one call, and returns its outcome.
 func (m *member) do(c call) string {
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
@@ -244,8 +243,8 @@ func (m *member) do(c call) string {
 	}
 }
 
-// call makes a call. An operation's result says which ranks took part: the sum of 10 to the rank in the job, or the
-// list of those ranks.
+// call makes a call. An operation's result says which ranks took part: the sum of 10 to the power of the rank in the
+// job, or the list of these ranks.
 func (m *member) call(ctx context.Context, c call) (string, error) {
 	one, sum := []int64{1}, make([]int64, 1)
 	for range m.rank {
@@ -321,7 +320,7 @@ func (m *member) call(ctx context.Context, c call) (string, error) {
 	}
 }
 
-// keep remembers a communicator, if there is one.
+// keep stores a communicator, if there is one.
 func (m *member) keep(name string, comm *ccl.Comm, err error) (string, error) {
 	m.comms[name] = comm
 	switch {
@@ -333,7 +332,7 @@ func (m *member) keep(name string, comm *ccl.Comm, err error) (string, error) {
 	return fmt.Sprintf("rank %d of %d", comm.Rank(), comm.Size()), nil
 }
 
-// Where a scenario's calls are made: errors name these functions.
+// The call sites of a scenario: errors name these functions.
 
 func (m *member) destroy(ctx context.Context, comm *ccl.Comm) error    { return comm.Destroy(ctx) }
 func (m *member) destructor(ctx context.Context, comm *ccl.Comm) error { return comm.Destroy(ctx) }
@@ -350,7 +349,7 @@ func (m *member) shrink(ctx context.Context, c call) (*ccl.Comm, error) {
 	return c.comm.Shrink(ctx, c.exclude, mode, ccl.WithName(c.as))
 }
 
-// What differs from run to run, and what is shown instead.
+// Texts that differ from run to run, and their replacements.
 var masks = []struct {
 	pattern *regexp.Regexp
 	shown   string

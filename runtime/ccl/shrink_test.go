@@ -14,8 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// A finalized communicator that failed meanwhile may be shrunk: its processes are there, whatever its operations came
-// to.
+// A finalized communicator that failed meanwhile may be shrunk: its processes exist, whatever became of its operations.
 func TestShrinkOfOneThatFailedWhileItFinalized(t *testing.T) {
 	comms := together(t, 3)
 	each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
@@ -40,7 +39,7 @@ func TestShrinkOfOneThatFailedWhileItFinalized(t *testing.T) {
 	})
 }
 
-// A Finalize during which an operation failed does not say that all is well: the communicator has failed, and is not
+// A Finalize during which an operation failed does not return success: the communicator has failed, and is not
 // finalized.
 func TestFinalizeSaysThatItFailed(t *testing.T) {
 	comms := together(t, 2)
@@ -63,7 +62,7 @@ func TestFinalizeSaysThatItFailed(t *testing.T) {
 	}
 }
 
-// Inside a group nothing is cancelled by a call that can't be made there.
+// A call that can't be made inside a group cancels nothing there.
 func TestShrinkInsideAGroup(t *testing.T) {
 	rt := newRuntime(t, ccl.Config{})
 	comms, err := rt.InitAll(t.Context(), 2)
@@ -79,7 +78,7 @@ func TestShrinkInsideAGroup(t *testing.T) {
 	each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 }
 
-// Splits before a Revoke do not count after it: one rank may have been in one when another revoked.
+// Splits before a Revoke do not count after it: one rank may have been in a split when another rank revoked.
 func TestSplitAfterARevokeThatInterruptedASplit(t *testing.T) {
 	for name, place := range placements {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +103,7 @@ func TestSplitAfterARevokeThatInterruptedASplit(t *testing.T) {
 	}
 }
 
-// Children are numbered anew after a Revoke, and named so that a person sees why.
+// Children are numbered anew after a Revoke, and their names show that to humans.
 func TestNameAfterARevoke(t *testing.T) {
 	each(t, together(t, 2), func(ctx context.Context, c *ccl.Comm) error {
 		before, err := c.Split(ctx, 0, 0)
@@ -126,8 +125,9 @@ func TestNameAfterARevoke(t *testing.T) {
 	})
 }
 
-// Ranks that shrink by different lists all fail at once, and all are told who gave which list: whether the lists have
-// the first rank or the size in common or not, and whether a rank that only one list leaves out comes or not.
+// Ranks that shrink with different lists all fail at once, and all are told which rank passed which list: whether or
+// not the lists have the first rank or the size in common, and whether or not a rank that only one list leaves out
+// arrives.
 func TestShrinkByDifferentLists(t *testing.T) {
 	for name, lists := range map[string][][]int{
 		"another first rank":      {nil, {0}, {1}, {0}},
@@ -166,8 +166,8 @@ func TestShrinkByDifferentLists(t *testing.T) {
 	}
 }
 
-// complete tells whether all ranks that a list does not leave out gave this list: they may have met before another one
-// came.
+// complete reports whether all ranks that a list does not leave out passed this list: they may have met before another
+// rank arrived.
 func complete(lists [][]int, list []int) bool {
 	for rank, given := range lists {
 		if !slices.Contains(list, rank) && !slices.Equal(given, list) {

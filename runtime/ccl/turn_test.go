@@ -8,12 +8,13 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// One at a time has the turn, whether it was free or waited for, and nobody is forgotten when others step out.
+// Only one holder at a time has the turn, whether it was free or waited for, and no waiter is forgotten when others
+// step out.
 func TestTurnIsOneCallers(t *testing.T) {
 	const callers, rounds = 8, 3000
 	var tn turn
 	var wg sync.WaitGroup
-	inside, total := 0, 0 // by the turn's holder
+	inside, total := 0, 0 // guarded by the turn
 	for i := range callers {
 		wg.Go(func() {
 			for k := range rounds {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// watched is a context that tells when somebody first waits for its end.
+// watched is a context that reports when something first waits for its end.
 type watched struct {
 	context.Context
 	once   sync.Once
@@ -19,7 +19,7 @@ func (w *watched) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// Wait waits for what another goroutine begins meanwhile, too: when it returns, nothing is in progress.
+// Wait also waits for calls that another goroutine begins meanwhile: when it returns, nothing is in progress.
 func TestWaitOutlastsWhatComesMeanwhile(t *testing.T) {
 	rt := quiet(t)
 	comms, err := rt.InitAll(t.Context(), 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// watch makes calls on one communicator and judges their answers. It belongs to one goroutine.
+// watch makes calls on one communicator and judges their results. It is used by one goroutine.
 type watch struct {
 	life     *life
 	rt       *ccl.Runtime
@@ -21,7 +21,7 @@ type watch struct {
 	children []*ccl.Comm
 }
 
-// limit ends the calls that wait for ranks that don't come.
+// limit ends the calls that wait for ranks that don't arrive.
 const limit = 200 * time.Millisecond
 
 // work makes the calls that all ranks make, until one of them fails.
@@ -34,7 +34,7 @@ func (w *watch) work(ctx context.Context) error {
 			return w.call(ctx, w.life.afterwards)
 		}
 		if call == lifecycle.CallShrink && w.rank == w.life.ranks-1 {
-			continue // the others go on without it
+			continue // the others continue without it
 		}
 		if err := w.call(ctx, call); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (w *watch) blunder(ctx context.Context, call lifecycle.Call) error {
 	return nil
 }
 
-// blunderInGroup tries to end the communicator in a group, and ends the group twice, and with an inner one open.
+// blunderInGroup tries to end the communicator in a group, ends the group twice, and ends it with an inner group open.
 func (w *watch) blunderInGroup(ctx context.Context) error {
 	g := w.rt.GroupStart(ctx)
 	if err := w.c.Destroy(g); lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage {
@@ -110,7 +110,7 @@ func (w *watch) blunderInGroup(ctx context.Context) error {
 	return nil
 }
 
-// call makes a call, and judges the answer. A child that comes of it is used.
+// call makes a call, and judges the result. It uses a resulting child.
 func (w *watch) call(ctx context.Context, call lifecycle.Call) error {
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -121,11 +121,11 @@ func (w *watch) call(ctx context.Context, call lifecycle.Call) error {
 		switch call {
 		case lifecycle.CallFinalize, lifecycle.CallDestroy, lifecycle.CallAbort, lifecycle.CallRevoke:
 			w.won[call]++
-		default: // nobody else is kept from making it
+		default: // nothing prevents others from making it
 		}
 	}
 	if errors.Is(err, ccl.ErrFailed) && len(w.c.Topology().Ranks) == 0 {
-		return nil // it was never ready: there are no ranks to shrink it to, whatever the table says
+		return nil // it was never ready, so there are no ranks to shrink it to, whatever the table says
 	}
 	if problem := judge(call, before, after, w.life.nonBlocking, within.Err() != nil, err); problem != nil {
 		return fmt.Errorf("%s, from %s to %s: %w", call, before, after, problem)
@@ -137,7 +137,7 @@ func (w *watch) call(ctx context.Context, call lifecycle.Call) error {
 	return w.of(child).use(ctx)
 }
 
-// of watches a child. Nobody else has it.
+// of watches a child. Nothing else uses the child.
 func (w *watch) of(child *ccl.Comm) *watch {
 	return &watch{life: w.life, rt: w.rt, rank: w.rank, c: child, won: map[lifecycle.Call]int{}}
 }
@@ -153,7 +153,7 @@ func (w *watch) use(ctx context.Context) error {
 	return nil
 }
 
-// make makes a call. A child that it returns is the caller's.
+// make makes a call. The caller owns a child that it returns.
 func (w *watch) make(ctx context.Context, call lifecycle.Call) (*ccl.Comm, error) {
 	one, all := []int64{1}, make([]int64, w.c.Size())
 	next, previous := (w.rank+1)%w.life.ranks, (w.rank+w.life.ranks-1)%w.life.ranks
@@ -208,8 +208,8 @@ func (w *watch) make(ctx context.Context, call lifecycle.Call) (*ccl.Comm, error
 	}
 }
 
-// shrink leaves the last rank out, or the first where that is this one: of a communicator that is well, in order, and
-// otherwise at once.
+// shrink leaves out the last rank, with ShrinkDefault if the communicator is healthy and with ShrinkAbort otherwise.
+// The last rank leaves out the first, with ShrinkAbort.
 func (w *watch) shrink(ctx context.Context) (*ccl.Comm, error) {
 	mode, without := ccl.ShrinkAbort, w.life.ranks-1
 	if w.c.State() == lifecycle.StateReady {
@@ -221,7 +221,7 @@ func (w *watch) shrink(ctx context.Context) (*ccl.Comm, error) {
 	return w.c.Shrink(ctx, []int{without}, mode)
 }
 
-// grow adds a rank, for which rank 0 has the id.
+// grow adds a rank; rank 0 has the id.
 func (w *watch) grow(ctx context.Context) (*ccl.Comm, error) {
 	var id ccl.UniqueID
 	if w.rank == 0 {
@@ -234,13 +234,13 @@ func (w *watch) grow(ctx context.Context) (*ccl.Comm, error) {
 	return w.c.Grow(ctx, id, w.life.ranks+1)
 }
 
-// join is the rank that a Grow adds. The others may not come, which ends it.
+// join is the rank that a Grow adds. If the others don't arrive, it ends.
 func (l *life) join(id ccl.UniqueID) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c, err := l.rts[0].JoinGrow(ctx, id, l.ranks+1, l.ranks)
 	if err == nil {
-		_ = ccl.AllReduce(ctx, c, []int64{1}, make([]int64, 1), ccl.Sum) // the others say whether it went well
+		_ = ccl.AllReduce(ctx, c, []int64{1}, make([]int64, 1), ccl.Sum) // the others report whether it worked
 	}
 	_ = c.Close()
 }

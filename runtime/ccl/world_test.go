@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// worldOf is a job of two ranks, and rank 0's port, which is taken until the listener is closed.
+// worldOf describes a job of two ranks, and rank 0's port, which is in use until the listener is closed.
 func worldOf(t *testing.T) (worlds [2]launch.World, taken net.Listener) {
 	t.Helper()
 	var listen net.ListenConfig
@@ -66,7 +66,7 @@ func TestWorldThatWasNotBegunDoesNotCount(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			for range 2 { // both are counted from here on
+			for range 2 { // both ranks count from here on
 				comms := make([]*ccl.Comm, 2)
 				var wg sync.WaitGroup
 				for r, rt := range rts {
@@ -89,7 +89,7 @@ func TestWorldThatWasNotBegunDoesNotCount(t *testing.T) {
 	}
 }
 
-// A World that could not be made leaves a record, whatever was in its way.
+// A World that could not be made leaves a record, whatever the reason.
 func TestWorldThatWasNotBegunOnTape(t *testing.T) {
 	worlds, taken := worldOf(t)
 	defer taken.Close()
@@ -151,8 +151,8 @@ func TestWorldThatWasNotBegunOnTape(t *testing.T) {
 	}
 }
 
-// TestWorldsOfTwoRuns: a job that is started again in the same environment makes communicators of other ids, and its
-// tapes say that it is another run.
+// TestWorldsOfTwoRuns checks that a job that is started again in the same environment makes communicators with other
+// ids, and that its tapes show another run.
 func TestWorldsOfTwoRuns(t *testing.T) {
 	worlds, taken := worldOf(t)
 	if err := taken.Close(); err != nil {

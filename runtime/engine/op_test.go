@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// What is wrong with an operation is said before anything of it goes out.
+// An invalid operation is reported before any of it is sent.
 func TestRefused(t *testing.T) {
 	three, six := make([]byte, 3), make([]byte, 6)
 	op := func(call lifecycle.Call, peer int, send, recv []byte) engine.Op {
@@ -55,7 +55,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What a rank sends to itself and receives from itself meets in order, or is refused.
+// Sends of a rank to itself match its receives from itself in order, or are rejected.
 func TestToSelf(t *testing.T) {
 	send := func(peer, n int) engine.Op { return engine.Op{Call: lifecycle.CallSend, Peer: peer, Count: n} }
 	recv := func(peer, n int) engine.Op { return engine.Op{Call: lifecycle.CallRecv, Peer: peer, Count: n} }

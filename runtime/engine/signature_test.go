@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// A send and a receive that don't meet have a text that says why, and what is sent is what comes.
+// A send and a receive that don't match get a text that says why, and encoded signatures are decoded unchanged.
 func TestMessageMismatch(t *testing.T) {
 	sign := func(call lifecycle.Call, peer, count int, dt kernels.DataType, seq uint64) *engine.Signature {
 		made := engine.Sign(call, &engine.Op{Call: call, Peer: peer, Count: count, DataType: dt}, seq, 0)

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// BenchmarkAllReduceOn is a call by each of two ranks, on the host, with what the driver takes to launch a kernel. What
-// the GPU does is a part of it where it is slower than the calls: on a fake driver, always.
+// BenchmarkAllReduceOn measures a call by each of two ranks, on the host, including the driver's time to launch a
+// kernel. It includes the GPU's work if that is slower than the calls: with a fake driver, always.
 func BenchmarkAllReduceOn(b *testing.B) {
 	all := ranks(b, 2)
 	buffers := make([]cuda.Buffer[float32], len(all))

@@ -19,7 +19,7 @@ import (
 	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
-// A collective is one that is made on both kinds of memory. Lengths are in units of n elements.
+// A collective is made on both kinds of memory. Lengths are in units of n elements.
 type collective struct {
 	name       string
 	rooted     bool
@@ -96,10 +96,10 @@ func collectives(tb testing.TB) []collective {
 	}
 }
 
-// elements are numbers by which every way is taken: little, in packets, in several parts, directly, pushed, none.
+// elements are counts that take every path: few, in packets, in several parts, directly, pushed, none.
 var elements = []int{1, 5, 300, 1800, 2500, 7001, 0}
 
-// TestCollectives compares each with the same on host memory.
+// TestCollectives compares each collective with the same one on host memory.
 func TestCollectives(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// TestLL128 is of messages of a whole quad, of more, and of several quads for each thread.
+// TestLL128 tests messages of a whole quad, of more, and of several quads for each thread.
 func TestLL128(t *testing.T) {
 	const quad = 480 / 4 // elements
 	large, most := 5001, 256<<10
@@ -126,7 +126,7 @@ func TestLL128(t *testing.T) {
 	}
 }
 
-// TestWithoutNVLink: lines of LL128 may not arrive whole, so none are sent.
+// TestWithoutNVLink checks that LL128 is not used where its lines may not arrive whole.
 func TestWithoutNVLink(t *testing.T) {
 	o := options
 	o.Tuning = gpu.Tuning{2: {OneShotLL128: 4000}}
@@ -143,7 +143,7 @@ func TestWithoutNVLink(t *testing.T) {
 	}
 }
 
-// TestWithoutPeerAccess: GPUs that don't reach each other, or shall not, meet in host memory.
+// TestWithoutPeerAccess checks that GPUs that can't, or must not, access each other's memory use host memory.
 func TestWithoutPeerAccess(t *testing.T) {
 	o := options
 	o.DisableP2P = true
@@ -204,8 +204,8 @@ func (c *collective) compare(r *rank, n int) error {
 	return nil
 }
 
-// TestMessages: a group of sends and receives between all ranks, of several sizes, on two streams of each rank, more of
-// them than one launch takes, and a send beside a receive.
+// TestMessages tests a group of sends and receives between all ranks, of several sizes, on two streams of each rank,
+// more of them than one launch takes, and a send together with a receive.
 func TestMessages(t *testing.T) {
 	const n = 3
 	sizes := []int{1, 700, 9000, 0, 3, 64, 1, 2, 3, 4, 5, 6} // twice 12 for each of 3 ranks

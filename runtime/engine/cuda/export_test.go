@@ -8,13 +8,13 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// Reached is where the other ranks reach the buffers of a device's last large call, as its kernel was told.
+// Reached returns where the other ranks access the buffers of a device's last large call, as its kernel was told.
 func Reached(d engine.Device) kernel.Reach {
 	return d.(*device).args.Reach //nolint:errcheck // no other is given
 }
 
-// Interpose has a device ask somebody else in another rank's place to reach its buffers, who answers what answer
-// returns for where it begins; until end is called.
+// Interpose makes a device send its requests to another rank to a substitute, which answers a request with the result
+// of answer for its base address, until end is called.
 func Interpose(d engine.Device, rank int, answer func(base uint64) uint64) (end func(), err error) {
 	o, err := newOffer(-1, interposed(answer))
 	if err != nil {
@@ -29,9 +29,9 @@ type interposed func(base uint64) uint64
 func (i interposed) reach(r request) cuda.Pointer { return cuda.Pointer(i(r.Base)) }
 func (i interposed) forget(request)               {}
 
-// ForgetBeside has a rank forget an allocation that it has mapped, and asks it to reach another one when blocked, which
-// waits until the first is being unmapped, has returned. It returns when that is answered; forgotten is closed when the
-// first is unmapped.
+// ForgetBeside makes a rank forget an allocation that it has mapped, and asks it to map another one when blocked, which
+// waits until the first is being unmapped, has returned. It returns when that request is answered; forgotten is closed
+// when the first is unmapped.
 func ForgetBeside(c *cuda.Context, mapped cuda.Pointer, blocked func()) (forgotten <-chan struct{}) {
 	r := &reached{context: c, mapped: map[mapping]cuda.Pointer{{1, 1}: mapped}}
 	done := make(chan struct{})

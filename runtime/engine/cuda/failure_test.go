@@ -26,7 +26,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// memory is n zeros on a rank's device.
+// memory allocates n zeros on a rank's device.
 func memory(tb testing.TB, r *rank, n int) cuda.Buffer[int32] {
 	tb.Helper()
 	b, err := buffer(r, make([]int32, n))
@@ -34,7 +34,7 @@ func memory(tb testing.TB, r *rank, n int) cuda.Buffer[int32] {
 	return b
 }
 
-// TestMismatch: ranks that make different calls all get an error, and the communicator can be ended.
+// TestMismatch checks that ranks that make different calls all get an error, and the communicator can be ended.
 func TestMismatch(t *testing.T) {
 	for _, other := range []func(ctx context.Context, r *rank, b cuda.Buffer[int32]) error{
 		func(ctx context.Context, r *rank, b cuda.Buffer[int32]) error {
@@ -69,7 +69,7 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// TestMismatchBehind: what is behind a call in which ranks differ doesn't hide that they do.
+// TestMismatchBehind checks that calls behind one in which ranks differ don't hide the difference.
 func TestMismatchBehind(t *testing.T) {
 	all := ranks(t, 2)
 	each(t, all, func(r *rank) error {
@@ -92,7 +92,7 @@ func TestMismatchBehind(t *testing.T) {
 	})
 }
 
-// TestAbortOfSeveral: of calls that were behind each other, readers see the one that waited when they were aborted.
+// TestAbortOfSeveral checks that of several queued calls, readers see the one that was waiting when they were aborted.
 func TestAbortOfSeveral(t *testing.T) {
 	all := ranks(t, 2)
 	r := &all[0]
@@ -119,7 +119,7 @@ func TestAbortOfSeveral(t *testing.T) {
 	awaitSlot(t, f, 0, waits)
 }
 
-// awaitSlot waits until a rank's slot on the tape is as it should be.
+// awaitSlot waits until a rank's slot on the tape has the expected state.
 func awaitSlot(t *testing.T, f *tape.Reader, rank int, as func(s tape.Slot) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; goruntime.Gosched() {
@@ -133,7 +133,7 @@ func awaitSlot(t *testing.T, f *tape.Reader, rank int, as func(s tape.Slot) bool
 	}
 }
 
-// TestUnmappedTape: readers see what the GPU does also if it can't write onto the tape.
+// TestUnmappedTape checks that readers see what the GPU does even if it can't write onto the tape.
 func TestUnmappedTape(t *testing.T) {
 	r := &ranks(t, 1, "FAKECUDA_FAIL", "cuMemHostRegister_v2:1:1")[0]
 	b := memory(t, r, 1)
@@ -148,7 +148,8 @@ func TestUnmappedTape(t *testing.T) {
 	})
 }
 
-// TestAbort: a rank that waits on the GPU for one that aborts leaves, and is told why. A new communicator works.
+// TestAbort checks that a rank that waits on the GPU for one that aborts leaves, and is told why. A new communicator
+// works.
 func TestAbort(t *testing.T) {
 	all := ranks(t, 3)
 	each(t, all, func(r *rank) error {
@@ -156,7 +157,7 @@ func TestAbort(t *testing.T) {
 		if r.Rank() == 2 {
 			return r.Abort(errors.New("had enough"))
 		}
-		for _, n := range []int{8, 4000} { // in packets, and staged: behind the first
+		for _, n := range []int{8, 4000} { // in packets, and staged: after the first
 			b := memory(t, r, n)
 			err := ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Sum)
 			if _, peer := errors.AsType[*ccl.PeerError](err); err != nil && !peer {
@@ -182,8 +183,8 @@ func TestAbort(t *testing.T) {
 	compare(t, all, []int{100})
 }
 
-// TestUnleftKernel: the kernel of a communicator that was aborted, which lay behind other work on its stream, leaves
-// when that is done, whoever has the communicator's place on the tape then.
+// TestUnleftKernel checks that the kernel of an aborted communicator, which was behind other work on its stream, leaves
+// when that is done, whichever communicator then has its place on the tape.
 func TestUnleftKernel(t *testing.T) {
 	all := ranks(t, 2)
 	r := &all[0]
@@ -201,7 +202,7 @@ func TestUnleftKernel(t *testing.T) {
 	compare(t, all, []int{100})
 }
 
-// TestBusyDriver: kernels leave also while a thread keeps the driver to itself until they have.
+// TestBusyDriver checks that kernels leave even while a thread blocks the driver until they have.
 func TestBusyDriver(t *testing.T) {
 	all := ranks(t, 2)
 	r := &all[0]
@@ -214,7 +215,7 @@ func TestBusyDriver(t *testing.T) {
 	must(t, err)
 	var g errgroup.Group
 	g.Go(func() error { return r.context.Unregister(unsafe.Pointer(&page[0])) })
-	for busy := false; !busy; { // until a call doesn't return
+	for busy := false; !busy; { // until a call blocks
 		answered := make(chan error)
 		go func() { answered <- r.stream.Query() }()
 		select {
@@ -233,8 +234,8 @@ func TestBusyDriver(t *testing.T) {
 	}
 }
 
-// TestUnfinished: a Wait or Destroy whose context ends while the GPU waits for a rank says so, and a Destroy frees the
-// others.
+// TestUnfinished checks that a Wait or Destroy whose context ends while the GPU waits for a rank reports that, and that
+// a Destroy releases the other ranks.
 func TestUnfinished(t *testing.T) {
 	all := ranks(t, 2)
 	devices := []*opener{{GPU: all[0].gpu}, {GPU: all[1].gpu}}
@@ -273,7 +274,7 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestAbortOnNoStream: an Abort ends what waits on a stream that its caller has given up.
+// TestAbortOnNoStream checks that an Abort ends work that waits on a stream that its caller has destroyed.
 func TestAbortOnNoStream(t *testing.T) {
 	all := ranks(t, 2)
 	s, err := all[0].context.Stream(0)
@@ -285,10 +286,10 @@ func TestAbortOnNoStream(t *testing.T) {
 	must(t, all[0].context.Synchronize())
 }
 
-// TestSplit: communicators that are made of one are on the same devices.
+// TestSplit checks that derived communicators are on the same devices.
 func TestSplit(t *testing.T) {
 	all := ranks(t, 3)
-	var buffers []cuda.Buffer[int32] // the driver may wait for a GPU that ranks share before it allocates
+	var buffers []cuda.Buffer[int32] // allocated first: the driver may wait for a GPU that ranks share
 	for r := range all {
 		b, err := buffer(&all[r], []int32{int32(r)})
 		must(t, err)
@@ -310,7 +311,8 @@ func TestSplit(t *testing.T) {
 	})
 }
 
-// TestCallAllocatesNothing: a call on device memory, the operation like the one before, needs no memory of Go's.
+// TestCallAllocatesNothing checks that a call on device memory, with the same operation as before, allocates no Go
+// memory.
 func TestCallAllocatesNothing(t *testing.T) {
 	r := &ranks(t, 1)[0]
 	b, ctx := memory(t, r, 8), t.Context()
@@ -319,13 +321,13 @@ func TestCallAllocatesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if got >= 1 { // the watcher may, now and then
+	if got >= 1 { // the watcher may allocate now and then
 		t.Errorf("%v allocations a call", got)
 	}
 	must(t, r.Wait(ctx))
 }
 
-// alone are the links of a communicator of one rank.
+// alone implements the links of a communicator of one rank.
 type alone struct{ engine.Links }
 
 func (alone) Rank() int                        { return 0 }
@@ -335,7 +337,7 @@ func (alone) FirstLost() (peer int, err error) { return -1, nil }
 func (alone) Notify(transport.Notice)          {}
 func (alone) Close()                           {}
 
-// TestClosed: a Wait that is still made when the communicator has been ended reads no memory that is gone.
+// TestClosed checks that a Wait that is still running when the communicator has been ended reads no freed memory.
 func TestClosed(t *testing.T) {
 	dev, err := device(driver(t, 1), 0)
 	must(t, err)
@@ -359,7 +361,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// untilIn returns when a goroutine is in a function that another one has called.
+// untilIn returns when a goroutine is in a function that was called by another function.
 func untilIn(callee, caller string) {
 	for stacks := make([]byte, 1<<20); ; goruntime.Gosched() {
 		for stack := range strings.SplitSeq(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n") {
@@ -370,8 +372,8 @@ func untilIn(callee, caller string) {
 	}
 }
 
-// TestWaitBesideAnEnd: who waits for what was enqueued is told at once that the communicator ends, also while the end
-// waits for a stream that is busy.
+// TestWaitBesideAnEnd checks that a Wait is told at once that the communicator ends, even while the end waits for a
+// busy stream.
 func TestWaitBesideAnEnd(t *testing.T) {
 	all := ranks(t, 1)
 	r, device := &all[0], &opener{GPU: all[0].gpu}
@@ -388,7 +390,7 @@ func TestWaitBesideAnEnd(t *testing.T) {
 	untilIn("(*Pause).Wait", "(*Queue).Left")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = device.Wait(ctx) // by the end or by ctx
+	_ = device.Wait(ctx) // ended by the end or by ctx
 	if len(ended) > 0 {
 		t.Error("a Wait whose context has ended waited until the communicator had ended")
 	}

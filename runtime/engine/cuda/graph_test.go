@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestStreams: operations of one communicator are done in the order of their calls on whatever streams.
+// TestStreams checks that operations of one communicator run in the order of their calls, whatever their streams.
 func TestStreams(t *testing.T) {
 	all := ranks(t, 2)
 	each(t, all, func(r *rank) error {
@@ -28,7 +28,7 @@ func TestStreams(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for i := range 20 { // each doubles what the one before has made
+		for i := range 20 { // each one doubles the result of the one before
 			s := r.stream
 			if i%3 == r.Rank() {
 				s = other
@@ -48,8 +48,8 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestGraph: what is captured is launched any number of times, on ranks that launch at their own pace, and operations
-// between them are numbered as well. Readers of the tape learn how far all have come.
+// TestGraph checks that captured operations can be launched any number of times, on ranks that launch at their own
+// pace, and that operations between them are numbered, too. Readers of the tape see the progress of all.
 func TestGraph(t *testing.T) {
 	all := ranks(t, 2)
 	reader, err := tape.Open(all[0].tape.Path())
@@ -106,7 +106,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestDeviceTime: how long the GPU took for an operation is on the tape, now and then.
+// TestDeviceTime checks that the time of an operation on the GPU is on the tape now and then.
 func TestDeviceTime(t *testing.T) {
 	r := &ranks(t, 1)[0]
 	b := memory(t, r, 8)
@@ -132,8 +132,8 @@ func TestDeviceTime(t *testing.T) {
 	}
 }
 
-// TestGraphThatWaits: a communicator that is aborted while a graph waits on one rank, and its GPU that is closed at
-// once, take no memory from the kernel, which leaves. Readers were told which rank it waits for.
+// TestGraphThatWaits checks that aborting a communicator while a graph waits on one rank, and closing its GPU at once,
+// frees no memory that the kernel still uses; the kernel leaves. Readers were told which rank it waits for.
 func TestGraphThatWaits(t *testing.T) {
 	all := ranks(t, 2)
 	reader, err := tape.Open(all[0].tape.Path())

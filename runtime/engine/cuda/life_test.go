@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// deeds are what a rank does with a communicator.
+// deeds are the things that a rank may do with a communicator.
 var deeds = map[string]func(ctx context.Context, r *rank, c *ccl.Comm, b cuda.Buffer[int32]) error{
 	"reduce": func(ctx context.Context, r *rank, c *ccl.Comm, b cuda.Buffer[int32]) error {
 		return ccl.AllReduceOn(ctx, c, r.stream, b, b, ccl.Max)
@@ -56,8 +56,8 @@ var deeds = map[string]func(ctx context.Context, r *rank, c *ccl.Comm, b cuda.Bu
 	},
 }
 
-// TestLife: whatever two ranks do with a communicator, one of them or both, every call returns, and a new communicator
-// works on the same GPUs.
+// TestLife checks that whatever two ranks do with a communicator, one of them or both, every call returns, and a new
+// communicator works on the same GPUs.
 func TestLife(t *testing.T) {
 	all := ranks(t, 2)
 	buffers := []cuda.Buffer[int32]{memory(t, &all[0], 8), memory(t, &all[1], 8)}
@@ -79,7 +79,7 @@ func TestLife(t *testing.T) {
 					_ = deeds[name](brief, r, c, b)
 					cancel()
 				}
-				_ = c.Abort(nil) // or it has ended
+				_ = c.Abort(nil) // unless it has ended
 			})
 		}
 		doers.Wait()
@@ -105,8 +105,9 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestPeerClosed: a rank that waits on its GPU for one that has destroyed the communicator is told so: in packets,
-// staged, in a message and in a graph, also if that rank has graphs. The calls before, which it has made, are done.
+// TestPeerClosed checks that a rank that waits on its GPU for one that has destroyed the communicator is told so: in
+// packets, staged, in a message and in a graph, even if that rank has graphs. The earlier calls, which that rank made,
+// complete.
 func TestPeerClosed(t *testing.T) {
 	for name, call := range map[string]func(t *testing.T, r *rank, b cuda.Buffer[int32]) error{
 		"packets": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
@@ -156,7 +157,7 @@ func TestPeerClosed(t *testing.T) {
 	}
 }
 
-// TestFinalized: a communicator that was finalized is destroyed beside another one that was made meanwhile.
+// TestFinalized checks that a finalized communicator can be destroyed while another one exists that was made meanwhile.
 func TestFinalized(t *testing.T) {
 	for name, calls := range map[string]int{"after a call": 1, "unused": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -182,8 +183,8 @@ func TestFinalized(t *testing.T) {
 	}
 }
 
-// TestEndBeside: a communicator ends while a kernel of another one waits for a rank that hasn't called yet, wherever
-// windows are.
+// TestEndBeside checks that a communicator ends while a kernel of another one waits for a rank that hasn't called yet,
+// wherever windows are.
 func TestEndBeside(t *testing.T) {
 	for name, onHost := range map[string]bool{"devices": false, "host": true} {
 		t.Run(name, func(t *testing.T) {

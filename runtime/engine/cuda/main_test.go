@@ -23,10 +23,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// library is the fake driver, which has the kernels, or the one that realDriver names.
+// library is the path of the fake driver, which has the kernels, or of the driver that realDriver names.
 var library string
 
-// realDriver is the variable by which tests run on GPUs: all but those that need more of them, or faults.
+// realDriver is the environment variable that makes tests run on GPUs: all except those that need more GPUs, or faults.
 const realDriver = "ENGINE_TEST_CUDA"
 
 func TestMain(m *testing.M) {
@@ -63,7 +63,7 @@ func build(dir string) (err error) {
 	return err
 }
 
-// options make everything small, so that few bytes go all ways.
+// options make everything small, so that few bytes take all paths.
 var options = gpu.Options{
 	Mailbox: 16 << 10, Slots: 768 << 10, Shared: os.Getenv(realDriver) != "",
 	Tuning: gpu.Tuning{2: {
@@ -72,17 +72,17 @@ var options = gpu.Options{
 	}},
 }
 
-// A rank is one of a communicator, on a device of its own.
+// A rank is a rank of a communicator, with its own device.
 type rank struct {
 	*ccl.Comm
 	runtime *ccl.Runtime
-	tape    *tape.Writer // of all ranks
+	tape    *tape.Writer // shared by all ranks
 	gpu     *gpu.GPU
 	context *cuda.Context
 	stream  *cuda.Stream
 }
 
-// driver loads a fake driver of the test's own, with so many devices.
+// driver loads a separate fake driver for the test, with the given number of devices.
 func driver(tb testing.TB, devices int, variables ...string) *cuda.Driver {
 	tb.Helper()
 	if os.Getenv(realDriver) != "" {
@@ -104,7 +104,7 @@ func driver(tb testing.TB, devices int, variables ...string) *cuda.Driver {
 	return d
 }
 
-// device is where a rank is: on a device of its own, if there are enough.
+// device returns a rank's device: its own, if there are enough.
 func device(d *cuda.Driver, rank int) (*cuda.Device, error) {
 	n, err := d.Devices()
 	if err != nil {
@@ -120,7 +120,7 @@ func at(tb testing.TB, d *cuda.Driver, rank int) *cuda.Device {
 	return dev
 }
 
-// ranks makes a communicator of n ranks, each on a device of its own.
+// ranks makes a communicator of n ranks, each with its own device.
 func ranks(tb testing.TB, n int, variables ...string) []rank {
 	tb.Helper()
 	return ranksWith(tb, n, options, variables...)
@@ -147,7 +147,7 @@ func ranksWith(tb testing.TB, n int, o gpu.Options, variables ...string) []rank 
 	return all
 }
 
-// on is a rank's device.
+// on returns a rank's device.
 func on(tb testing.TB, dev *cuda.Device) rank {
 	tb.Helper()
 	r, err := open(dev, options)
@@ -171,7 +171,7 @@ func runtime(tb testing.TB) *ccl.Runtime {
 	return rt
 }
 
-// onTape is a runtime with its tape.
+// onTape makes a runtime with its tape.
 func onTape(tb testing.TB) (*ccl.Runtime, *tape.Writer) {
 	tb.Helper()
 	w, err := tape.Create(tape.Config{Dir: tb.TempDir(), Devices: 8})
@@ -189,7 +189,7 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// each does something on all ranks at once.
+// each runs something on all ranks at once.
 func each(tb testing.TB, all []rank, do func(r *rank) error) {
 	tb.Helper()
 	var g errgroup.Group
@@ -199,7 +199,7 @@ func each(tb testing.TB, all []rank, do func(r *rank) error) {
 	must(tb, g.Wait())
 }
 
-// buffer is memory of the rank's device with some bytes in it.
+// buffer allocates memory of the rank's device with some bytes in it.
 func buffer[T kernels.Element](r *rank, data []T) (cuda.Buffer[T], error) {
 	b, err := cuda.Alloc[T](r.context, max(len(data), 1))
 	if err == nil {
@@ -208,7 +208,7 @@ func buffer[T kernels.Element](r *rank, data []T) (cuda.Buffer[T], error) {
 	return b.Slice(0, len(data)), err
 }
 
-// read is what is in a buffer once all on the rank's stream is done.
+// read returns the contents of a buffer once all work on the rank's stream is done.
 func read[T kernels.Element](r *rank, b cuda.Buffer[T]) ([]T, error) {
 	data := make([]T, b.Len())
 	if err := r.stream.Synchronize(); err != nil {

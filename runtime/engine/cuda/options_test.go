@@ -16,7 +16,7 @@ import (
 	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
-// A refuser is a kind of device that opens none.
+// A refuser is a kind of device that can't be opened.
 type refuser struct{}
 
 func (refuser) Name() string { return "refuser" }
@@ -25,7 +25,8 @@ func (refuser) Open(context.Context, *engine.Comm, func([]byte) ([][]byte, error
 	return nil, errors.New("the fallback was asked")
 }
 
-// TestApart: GPUs that can't map memory together are another engine's, or an error that says what would help.
+// TestApart checks that for GPUs that can't map memory together, another engine is used, or an error says what would
+// help.
 func TestApart(t *testing.T) {
 	for help, variables := range map[string][]string{
 		"SYS_NICE":  {"FAKECUDA_NO_PEERS", "1", "FAKECUDA_FAIL", "cuMemCreate:800:3"},
@@ -48,7 +49,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestRefused: what can't be is said before anything is put on a stream, and changes nothing.
+// TestRefused checks that impossible calls are refused before anything is put on a stream, and change nothing.
 func TestRefused(t *testing.T) {
 	all := ranks(t, 2)
 	r, other := &all[0], &all[1]
@@ -81,7 +82,8 @@ func TestRefused(t *testing.T) {
 	compare(t, all, []int{10})
 }
 
-// TestDifferentOptions: ranks that would choose different kernels, or lay out windows differently, don't begin.
+// TestDifferentOptions checks that ranks that would choose different kernels, or lay out windows differently, don't
+// begin.
 func TestDifferentOptions(t *testing.T) {
 	d := driver(t, 2)
 	tuned, fallen := options, options
@@ -103,7 +105,7 @@ func TestDifferentOptions(t *testing.T) {
 	}
 }
 
-// TestTuning: limits come from a file, and are those of the next larger number of ranks.
+// TestTuning checks that limits come from a file, and are those of the next larger number of ranks.
 func TestTuning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tuning.json")
 	for text, want := range map[string]string{
@@ -129,8 +131,8 @@ func TestTuning(t *testing.T) {
 	}
 }
 
-// TestSharedDevice: ranks share a GPU if that is allowed, and are told what it takes if not. They read each other's
-// buffers, whatever their size.
+// TestSharedDevice checks that ranks share a GPU if that is allowed, and otherwise are told what it needs. They read
+// each other's buffers, whatever their size.
 func TestSharedDevice(t *testing.T) {
 	dev, err := driver(t, 1).Device(0)
 	must(t, err)
@@ -164,7 +166,7 @@ func TestSharedDevice(t *testing.T) {
 	compare(t, all, []int{300, 7001})
 }
 
-// TestNoMemory: where one rank has no memory for its window, all ranks are told which, and why.
+// TestNoMemory checks that if one rank has no memory for its window, all ranks are told which one, and why.
 func TestNoMemory(t *testing.T) {
 	d := driver(t, 2, "FAKECUDA_FAIL", "cuMemCreate:2:2")
 	var kinds []engine.DeviceKind

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestOverdue: an operation that a GPU took long for, with many behind it, stays on the tape when its communicator is
-// gone: the rank that it waited for, and its end.
+// TestOverdue checks that an operation that took the GPU long, with many behind it, stays on the tape after its
+// communicator has ended: the rank that it waited for, and its end.
 func TestOverdue(t *testing.T) {
 	for want, end := range map[lifecycle.Code]func(t *testing.T, all []rank, release func() error){
 		lifecycle.CodeOK: func(t *testing.T, all []rank, release func() error) {
@@ -43,7 +43,7 @@ func TestOverdue(t *testing.T) {
 			f, err := tape.Follow(ctx, all[0].tape.Path(), time.Millisecond)
 			must(t, err)
 			defer f.Close()
-			next := func(is func(o *tape.OpRecord) bool) *tape.OpRecord { // of rank 0's first operation
+			next := func(is func(o *tape.OpRecord) bool) *tape.OpRecord { // next record of rank 0's first operation
 				for {
 					ev, err := f.Next(ctx)
 					must(t, err)

@@ -20,13 +20,13 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// Variables of a process that is a rank.
+// Environment variables of a process that is a rank.
 const (
 	peerID     = "ENGINE_TEST_ID"
 	peerDriver = "ENGINE_TEST_DRIVER"
 )
 
-// peer is rank 1 in a process of its own: it makes an all-reduce, says so, and waits to be killed.
+// peer is rank 1 in a separate process: it makes an all-reduce, reports that, and waits to be killed.
 func peer() error {
 	ctx := context.Background()
 	d, err := cuda.Open(os.Getenv(peerDriver))
@@ -68,8 +68,8 @@ func peer() error {
 	select {}
 }
 
-// TestProcesses: ranks in processes of their own meet on their GPUs; when one is killed, the other's kernel leaves, and
-// its rank is told.
+// TestProcesses checks that ranks in separate processes meet on their GPUs; when one is killed, the other's kernel
+// leaves, and its rank is told.
 func TestProcesses(t *testing.T) {
 	d := driver(t, 2)
 	rt := runtime(t)

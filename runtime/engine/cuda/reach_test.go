@@ -21,7 +21,7 @@ import (
 	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
-// opener is a GPU that keeps the device of the communicator that is made with it.
+// opener is a GPU that records the device of the communicator made with it.
 type opener struct {
 	*gpu.GPU
 	engine.Device
@@ -36,7 +36,8 @@ func (o *opener) Open(ctx context.Context, c *engine.Comm, gather func([]byte) (
 	return o.Device, err
 }
 
-// reached tells whether all ranks reached what the last large call needed, and fails if it is unlike wanted.
+// reached checks that all ranks accessed the buffers that the last large call needed, or, if not wanted, that they did
+// not.
 func (o *opener) reached(wanted bool) error {
 	r := gpu.Reached(o.Device)
 	all := r.Needs != 0
@@ -49,7 +50,7 @@ func (o *opener) reached(wanted bool) error {
 	return nil
 }
 
-// captured makes a call in a graph, and launches that once.
+// captured makes a call in a graph, and launches the graph once.
 func captured(r *rank, call func() error) error {
 	if err := errors.Join(r.stream.BeginCapture(), call()); err != nil {
 		return err
@@ -65,7 +66,7 @@ func captured(r *rank, call func() error) error {
 	return errors.Join(x.Launch(r.stream), r.stream.Synchronize(), x.Destroy(), graph.Destroy())
 }
 
-// opened makes a communicator of n ranks, and gives their devices.
+// opened makes a communicator of n ranks, and returns their devices.
 func opened(t *testing.T, n int, o gpu.Options, variables ...string) ([]rank, []*opener) {
 	all := make([]rank, n)
 	openers, kinds := make([]*opener, n), make([]engine.DeviceKind, n)
@@ -86,7 +87,7 @@ func opened(t *testing.T, n int, o gpu.Options, variables ...string) ([]rank, []
 	return all, openers
 }
 
-// TestReduceScatterPushes: a large reduce-scatter needs nobody's buffers, and a smaller one does.
+// TestReduceScatterPushes checks that a large reduce-scatter needs no other rank's buffers, and a smaller one does.
 func TestReduceScatterPushes(t *testing.T) {
 	all, openers := opened(t, 2, options)
 	for part, pushes := range map[int]bool{4000: false, 6000: true} { // elements of 4 bytes
@@ -102,8 +103,8 @@ func TestReduceScatterPushes(t *testing.T) {
 	}
 }
 
-// TestAbortedBuffers: a rank that is aborted has its buffers for itself when its stream is done. A kernel of another
-// one, which lay behind other work on its stream, doesn't come to them.
+// TestAbortedBuffers checks that an aborted rank has its buffers to itself when its stream is done. A kernel of another
+// rank, which was behind other work on its stream, doesn't access them.
 func TestAbortedBuffers(t *testing.T) {
 	const n = 6000
 	all, openers := opened(t, 2, options)
@@ -113,7 +114,7 @@ func TestAbortedBuffers(t *testing.T) {
 	}
 	reduce := func(r *rank) error {
 		b := buffers[r.Rank()]
-		return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Min) // it writes into the other's
+		return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Min) // it writes into the other rank's buffer
 	}
 	first, second := &all[0], &all[1]
 	each(t, all, func(r *rank) error { return captured(r, func() error { return reduce(r) }) })
@@ -127,7 +128,7 @@ func TestAbortedBuffers(t *testing.T) {
 		waits = running && peer == 1
 	}
 	must(t, errors.Join(first.Abort(nil), first.stream.Synchronize()))
-	used := slices.Repeat([]int32{7}, n) // by something else
+	used := slices.Repeat([]int32{7}, n) // used for something else
 	must(t, first.context.CopyToDevice(buffers[0].Pointer(), kernels.Bytes(used)))
 	must(t, second.context.CopyToDevice(work.Pointer(), []byte{1, 0, 0, 0}))
 	must(t, second.stream.Synchronize())
@@ -140,8 +141,7 @@ func TestAbortedBuffers(t *testing.T) {
 	}
 }
 
-// interpose has rank 0 ask somebody else in the place of each other rank to reach its buffers. answer must return when
-// over is closed.
+// interpose makes rank 0 send its requests to each other rank to a substitute. answer must return when over is closed.
 func interpose(t *testing.T, openers []*opener, answer func(base uint64, over <-chan struct{}) uint64) {
 	t.Helper()
 	over := make(chan struct{})
@@ -153,7 +153,7 @@ func interpose(t *testing.T, openers []*opener, answer func(base uint64, over <-
 	t.Cleanup(func() { close(over) })
 }
 
-// capturing makes an all-reduce in place on a stream that is captured, and drops the graph.
+// capturing makes an all-reduce in place on a captured stream, and drops the graph.
 func capturing(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
 	t.Helper()
 	must(t, r.stream.BeginCapture())
@@ -164,7 +164,7 @@ func capturing(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
 	return err
 }
 
-// TestAskAtOnce: the other ranks are asked all at the same time to reach a buffer.
+// TestAskAtOnce checks that all other ranks are asked concurrently to map a buffer.
 func TestAskAtOnce(t *testing.T) {
 	all, openers := opened(t, 4, options)
 	b := memory(t, &all[0], 6000)
@@ -187,7 +187,7 @@ func TestAskAtOnce(t *testing.T) {
 	}
 }
 
-// TestAskIsInterrupted: a call that waits for ranks which don't answer returns when its communicator stops.
+// TestAskIsInterrupted checks that a call that waits for ranks which don't answer returns when its communicator stops.
 func TestAskIsInterrupted(t *testing.T) {
 	for _, aborts := range []int{0, 1} {
 		t.Run(fmt.Sprintf("rank %d aborts", aborts), func(t *testing.T) {
@@ -213,15 +213,15 @@ func TestAskIsInterrupted(t *testing.T) {
 				<-done
 			}
 			for r := range all {
-				_ = all[r].Abort(nil) // or it was
+				_ = all[r].Abort(nil) // unless it already was
 				must(t, all[r].gpu.Close())
 			}
 		})
 	}
 }
 
-// TestForgetWhileBusy: what was freed is unmapped when the GPU is idle, and meanwhile ranks are answered, for which its
-// kernels may wait.
+// TestForgetWhileBusy checks that freed memory is unmapped when the GPU is idle, and that requests of ranks, for which
+// its kernels may wait, are answered meanwhile.
 func TestForgetWhileBusy(t *testing.T) {
 	r := on(t, at(t, driver(t, 1), 0))
 	flag, err := cuda.Alloc[uint32](r.context, 1)
@@ -248,8 +248,8 @@ func TestForgetWhileBusy(t *testing.T) {
 	must(t, r.stream.Synchronize())
 }
 
-// TestReach: buffers that are captured are reached by the other ranks, with the results that they have when data is
-// staged; what is called with once, or was freed, is not; and buffers of one rank alone are no help.
+// TestReach checks that the other ranks access captured buffers, with the same results as when data is staged; that
+// buffers that were passed only once, or were freed, are not accessed; and that buffers of only one rank don't help.
 func TestReach(t *testing.T) {
 	const n = 6000
 	all, openers := opened(t, 2, options)
@@ -296,7 +296,7 @@ func TestReach(t *testing.T) {
 		)
 	})
 	must(t, all[0].context.Free(sends[0].Pointer()))
-	sends[0] = fresh(0, n) // maybe at the same address
+	sends[0] = fresh(0, n) // possibly at the same address
 	each(t, all, func(r *rank) error {
 		ctx, o, me := t.Context(), openers[r.Rank()], r.Rank()
 		reduce := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, sends[me], recvs[me], ccl.Sum) }

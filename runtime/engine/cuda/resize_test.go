@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// sum makes an all-reduce of ones, in packets and staged, with the communicator in place of the rank's own.
+// sum makes an all-reduce of ones, in packets and staged, on the given communicator instead of the rank's own.
 func sum(ctx context.Context, r *rank, comm *ccl.Comm) error {
 	for _, n := range []int{3, 7001} {
 		ones := slices.Repeat([]int32{1}, n)
@@ -40,8 +40,8 @@ func sum(ctx context.Context, r *rank, comm *ccl.Comm) error {
 	return nil
 }
 
-// TestShrink: ranks that wait on their GPUs for one that is gone go on without it, on the same streams, and those of a
-// healthy communicator, too, with operations of the old one still enqueued.
+// TestShrink checks that ranks that wait on their GPUs for a lost rank continue without it, on the same streams, and so
+// do ranks of a healthy communicator, with operations of the old one still enqueued.
 func TestShrink(t *testing.T) {
 	for name, healthy := range map[string]bool{"healthy": true, "failed": false} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// TestGrow: a rank joins with a GPU of its own, and without one it is refused on all ranks.
+// TestGrow checks that a rank joins with its own GPU, and that without one it is refused on all ranks.
 func TestGrow(t *testing.T) {
 	for name, withDevice := range map[string]bool{"with a GPU": true, "without": false} {
 		t.Run(name, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// TestTypes compares all-reduces of every type with every reduction, on each way that they take, with package kernels,
-// bit by bit. Without a GPU, where package kernels/cuda tries the kernels, each type is tried once.
+// TestTypes compares all-reduces of every type with every reduction, on each path that they take, with package kernels,
+// bit by bit. Without a GPU, each type is tested once, as package kernels/cuda tests the kernels.
 func TestTypes(t *testing.T) {
 	const ranks = 2
 	sizes := []int{8, 16, 616, 4800, 8000, 24000} // LL and LL128, in one shot and in two; direct; pushed
@@ -53,7 +53,7 @@ func TestTypes(t *testing.T) {
 	each(t, all, func(r *rank) error { return r.Destroy(t.Context()) })
 }
 
-// differ describes the first element that isn't what it should be, and says how many there are.
+// differ describes the first wrong element, and says how many there are.
 func differ(dt kernels.DataType, got, want []byte, in [][]byte) string {
 	var first string
 	count := 0
@@ -70,7 +70,7 @@ func differ(dt kernels.DataType, got, want []byte, in [][]byte) string {
 	return fmt.Sprintf("%s (%d of %d elements differ)", first, count, len(want)/dt.Size())
 }
 
-// reduced is the outcome of an operation on a rank's data.
+// reduced returns the result of an operation on a rank's data.
 func reduced(r *rank, d engine.Device, seq uint64, op engine.Op, in []byte) ([]byte, error) {
 	send, err := buffer(r, in)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOfferThatIsClosed: whoever connects and is slow gets nothing once the offer is closed, when the descriptor's
-// number may be another file's, and the close doesn't wait for it.
+// TestOfferThatIsClosed checks that a slow rank that connects gets nothing once the offer is closed, when the
+// descriptor's number may be reused for another file, and that the close doesn't wait for it.
 func TestOfferThatIsClosed(t *testing.T) {
 	fd, err := unix.Dup(int(os.Stdout.Fd()))
 	if err != nil {
@@ -29,7 +29,7 @@ func TestOfferThatIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slow.Close()                //nolint:errcheck // a test's
-	quick, err := takeWindow(address) // so that the slow one was accepted before
+	quick, err := takeWindow(address) // ensures that the slow one was accepted before
 	if err != nil {
 		t.Fatal(err)
 	}

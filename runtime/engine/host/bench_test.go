@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// repeat has every rank make op times times, one after the other. The operations are made before, so that what is
-// measured or counted is the engine alone.
+// repeat makes every rank run op the given number of times, one after the other. The operations are prepared before, so
+// that only the engine is measured.
 func (c *cluster) repeat(times int, op func(rank int) engine.Op) {
 	first := c.seq + 1
 	c.seq += uint64(times)
@@ -36,7 +36,7 @@ func (c *cluster) repeat(times int, op func(rank int) engine.Op) {
 	wg.Wait()
 }
 
-// allReduce is an all-reduce of float32 of so many bytes, with memory of its own for each rank.
+// allReduce prepares an all-reduce of float32 of the given size, with separate memory for each rank.
 func allReduce(bytes int, a algo.Algorithm, inPlace bool) func(rank int) engine.Op {
 	return func(int) engine.Op {
 		send, recv := make([]byte, bytes), make([]byte, bytes)
@@ -86,7 +86,7 @@ func benchAllReduce(b *testing.B, a algo.Algorithm) {
 
 func BenchmarkAllReduce(b *testing.B) { benchAllReduce(b, algo.Auto) }
 
-// It compares the algorithms, for the rules of package algo.
+// BenchmarkAllReduceBy compares the algorithms, for the rules of package algo.
 func BenchmarkAllReduceBy(b *testing.B) {
 	for _, a := range algo.For(lifecycle.CallAllReduce) {
 		b.Run(a.String(), func(b *testing.B) { benchAllReduce(b, a) })
@@ -96,13 +96,13 @@ func BenchmarkAllReduceBy(b *testing.B) {
 func TestNoAllocations(t *testing.T) {
 	for name, how := range transports() {
 		if name == "tcp" {
-			continue // its goroutines are the transport's affair
+			continue // its goroutines belong to the transport
 		}
 		for _, ranks := range []int{2, 4, 17} {
 			c := newCluster(t, ranks, how)
 			for _, bytes := range []int{8, 100_000} {
 				if ranks > 4 && bytes > 8 {
-					continue // what differs from few ranks is the agreement
+					continue // only the agreement differs from few ranks
 				}
 				for _, a := range algo.For(lifecycle.CallAllReduce) {
 					ops := make([]engine.Op, ranks)

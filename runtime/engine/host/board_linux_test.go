@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// A rank that has begun a collective has posted what the others need, so that they need not wait until it records the
-// operation.
+// A rank that has begun a collective has posted the data that the others need, so that they needn't wait until it has
+// recorded the operation.
 func TestBeginPosts(t *testing.T) {
 	c := newCluster(t, 2, transports()["shm"])
 	bufs := [2][]int32{{1}, {2}}

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// transports are the ways in which the ranks of a test reach each other.
+// transports are the transports that connect the ranks of a test.
 func transports() map[string]fabric.Config {
 	return map[string]fabric.Config{
 		"inproc": {},
@@ -43,7 +43,7 @@ func newCluster(tb testing.TB, size int, how fabric.Config) *cluster {
 	return newClusterOf(tb, size, how, func(_ int, l *fabric.Links) engine.Links { return l })
 }
 
-// newClusterOf is newCluster with what the engines take for their links.
+// newClusterOf is newCluster with a function that replaces the links of the engines.
 func newClusterOf(
 	tb testing.TB, size int, how fabric.Config, wrap func(rank int, l *fabric.Links) engine.Links,
 ) *cluster {
@@ -91,7 +91,7 @@ func newClusterOf(
 	return c
 }
 
-// each runs f for every rank at once, and returns what it returned for each.
+// each runs f for every rank concurrently, and returns the results by rank.
 func each(size int, f func(rank int) error) []error {
 	errs := make([]error, size)
 	var wg sync.WaitGroup
@@ -102,8 +102,8 @@ func each(size int, f func(rank int) error) []error {
 	return errs
 }
 
-// each runs f with every rank's engine at once, under a context that ends before the test's patience does, and
-// returns the errors by rank.
+// each runs f with every rank's engine concurrently, under a context that ends before the test's timeout, and returns
+// the errors by rank.
 func (c *cluster) each(f func(ctx context.Context, rank int, e *host.Engine, seq uint64) error) []error {
 	ctx, cancel := context.WithTimeout(c.tb.Context(), time.Minute)
 	defer cancel()
@@ -135,7 +135,7 @@ func (c *cluster) run(op func(rank int) engine.Op) {
 	}
 }
 
-// awaitWait returns when rank is in an operation and is known to wait for rank peer; for any, if it is -1.
+// awaitWait returns when rank is in an operation and is known to wait for rank peer; for any rank if peer is -1.
 func (c *cluster) awaitWait(rank, peer int) {
 	for {
 		if _, _, p, ok := c.comms[rank].Current(); ok && p >= 0 && (peer < 0 || p == peer) {
@@ -145,7 +145,7 @@ func (c *cluster) awaitWait(rank, peer int) {
 	}
 }
 
-// peerError is err as the error that it must be.
+// peerError returns err as a PeerError, which it must be.
 func peerError(t *testing.T, rank int, err error) *lifecycle.PeerError {
 	t.Helper()
 	var p *lifecycle.PeerError

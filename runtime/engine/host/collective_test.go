@@ -44,10 +44,10 @@ func (s shape) String() string {
 		s.count, s.inPlace)
 }
 
-// value is element i of a rank's send buffer.
+// value returns element i of a rank's send buffer.
 func (s shape) value(rank, i int) int32 { return s.salt + int32(rank+1)*1_000_003 + int32(i)*7 }
 
-// layout is how long rank's buffers are, and where the shorter one is in the longer one in place.
+// layout returns the lengths of rank's buffers, and, for in-place calls, where the shorter one is in the longer one.
 func (s shape) layout(rank int) (send, recv, at int) {
 	n, isRoot := s.count, rank == s.root
 	switch s.call { //nolint:exhaustive // a shape is a collective; a barrier has no buffers
@@ -83,7 +83,7 @@ func (s shape) layout(rank int) (send, recv, at int) {
 	return 0, 0, 0
 }
 
-// want is element i of rank's receive buffer at the end.
+// want returns element i of rank's receive buffer at the end.
 func (s shape) want(rank, i int) int32 {
 	switch s.call { //nolint:exhaustive // a shape is a collective; a barrier has no buffers
 	case lifecycle.CallBroadcast:
@@ -104,8 +104,8 @@ func (s shape) want(rank, i int) int32 {
 	return sum
 }
 
-// buffers makes rank's buffers. They start in the middle of a word, as a user's may, and have in them what the
-// operation before left there: new memory takes the race detector longer than what is tested.
+// buffers returns rank's buffers. They start in the middle of a word, as a user's may, and contain what the previous
+// operation left there: with new memory, the race detector would take longer than the test.
 func (s shape) buffers(rank int) (send, recv []int32) {
 	n, m, at := s.layout(rank)
 	mine := &s.memory[rank]
@@ -160,7 +160,7 @@ func TestCollectives(t *testing.T) {
 	for name, how := range transports() {
 		for _, size := range []int{1, 2, 3, 4, 7, 16, 17} {
 			if name == "tcp" && size > 4 {
-				continue // the rest differs by the plans, which don't know the transport
+				continue // the rest differs only in the plans, which don't depend on the transport
 			}
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
 				c := newCluster(t, size, how)
@@ -168,7 +168,7 @@ func TestCollectives(t *testing.T) {
 					for _, a := range append(algo.For(call), algo.Auto) {
 						for _, count := range []int{0, 1, 5, 300, 20_001} {
 							if size > 7 && count > 300 {
-								continue // pieces are the same whatever the size
+								continue // pieces are independent of the size
 							}
 							for _, inPlace := range []bool{false, true} {
 								c.check(shape{call: call, algorithm: a, root: size / 2, count: count, inPlace: inPlace})
@@ -181,13 +181,13 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// Messages of many pieces, larger than any buffer on the way.
+// Messages of many pieces, larger than any buffer on the path.
 func TestLargeCollectives(t *testing.T) {
 	for name, how := range transports() {
 		for _, size := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
 				c := newCluster(t, size, how)
-				counts, n := []int{240_000, 600_003}, size // the first is posted, where there is a Board
+				counts, n := []int{240_000, 600_003}, size // the first is posted if there is a Board
 				for _, call := range collectives() {
 					for _, a := range algo.For(call) {
 						n++
@@ -201,7 +201,7 @@ func TestLargeCollectives(t *testing.T) {
 	}
 }
 
-// Any sequence of operations leaves the streams where the next one expects them.
+// Any sequence of operations leaves the streams at the position that the next operation expects.
 func TestSequences(t *testing.T) {
 	for name, how := range transports() {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestTypesAndReductions(t *testing.T) {
 
 const factor = 0.5
 
-// data is a rank's input: small numbers, so that no type overflows.
+// data returns a rank's input: small numbers, so that no type overflows.
 func data(dt kernels.DataType, rank, count int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(rank), uint64(dt)))
 	small := make([]byte, count*dt.Size())
@@ -318,7 +318,7 @@ func TestOneRank(t *testing.T) {
 	c.run(func(int) engine.Op { return engine.Op{Call: lifecycle.CallBarrier, Peer: -1} })
 }
 
-// No rank leaves a barrier before the last has come.
+// No rank leaves a barrier before the last one has entered.
 func TestBarrier(t *testing.T) {
 	for _, size := range []int{2, 5, 17} {
 		c := newCluster(t, size, fabric.Config{})
@@ -334,7 +334,7 @@ func TestBarrier(t *testing.T) {
 				return err
 			})
 		}()
-		// The others are inside: wait until one of them is known to wait for the last.
+		// The others are in the barrier: wait until one of them is known to wait for the last rank.
 		c.awaitWait(0, -1)
 		select {
 		case r := <-left:

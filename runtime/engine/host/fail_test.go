@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// operations are what a rank may be blocked in.
+// operations are those in which a rank may be blocked.
 func operations(size int) map[string]func(rank int) engine.Op {
 	all := map[string]func(rank int) engine.Op{
 		"barrier": func(int) engine.Op { return engine.Op{Call: lifecycle.CallBarrier, Peer: -1} },
@@ -30,7 +30,7 @@ func operations(size int) map[string]func(rank int) engine.Op {
 	return all
 }
 
-// Of several losses that end an operation, the first is its error, whatever the ranks' numbers.
+// If several losses end an operation, its error is the first one, whatever the ranks' numbers.
 func TestFirstLoss(t *testing.T) {
 	causes := map[int]error{
 		1: &transport.NoticeError{Peer: 1, Notice: transport.Notice{Code: lifecycle.CodeAborted, Culprit: 1}},
@@ -48,7 +48,7 @@ func TestFirstLoss(t *testing.T) {
 	}
 }
 
-// The last rank never comes: its context's end is the others' error, too.
+// The last rank never arrives: the end of its context is also the others' error.
 func TestContextEnds(t *testing.T) {
 	for name, how := range transports() {
 		for _, size := range []int{2, 3, 17} {
@@ -88,7 +88,7 @@ func TestContextEnds(t *testing.T) {
 							t.Errorf("rank %d has %v, want that rank 0 abandoned it", r, p)
 						}
 					}
-					// Who was not there is told when it comes. What rank 0 had sent may be enough for one operation.
+					// The missing rank is told when it arrives. What rank 0 had sent may be enough for one operation.
 					var err error
 					for range 2 {
 						o := op(size - 1)
@@ -113,7 +113,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// A rank's death, as the fabric reports it, ends what the others do, and they know whose it is.
+// A rank's death, as the fabric reports it, ends the others' operations, and they are told which rank died.
 func TestPeerDies(t *testing.T) {
 	const size, dead = 4, 2
 	for name, how := range transports() {
@@ -122,7 +122,7 @@ func TestPeerDies(t *testing.T) {
 				c := newCluster(t, size, how)
 				errs := c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 					if rank == dead {
-						// Of all ranks, only rank 0 sees it die: the others must hear it from there.
+						// Only rank 0 sees the death: it must tell the others.
 						c.links[0].Waiter().PeerLost(dead, &lifecycle.PeerError{
 							Code: lifecycle.CodeRankDead, Rank: dead,
 							Detail: "its process ended",
@@ -147,7 +147,7 @@ func TestPeerDies(t *testing.T) {
 	}
 }
 
-// A rank that leaves in good order after its part is done does not disturb those who are still at it.
+// A rank that leaves in order after its part is done does not disturb the ranks that are still busy.
 func TestPeerLeavesEarly(t *testing.T) {
 	for name, how := range transports() {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestInterrupt(t *testing.T) {
 						cause.Error()) {
 					t.Errorf("rank 1 has %v", p)
 				}
-				// It is its last word.
+				// The cause remains the communicator's error.
 				o := op(0)
 				if err := run(t.Context(), c.engines[0], c.seq+1, o); !errors.Is(err, cause) {
 					t.Errorf("the next operation has %v, want the cause", err)

@@ -23,7 +23,7 @@ func recv(peer int, b []byte) engine.Op {
 	return engine.Op{Call: lifecycle.CallRecv, Count: len(b), DataType: kernels.Uint8, Peer: peer, Recv: b}
 }
 
-// text is a message of n bytes that no other has.
+// text returns a unique message of n bytes.
 func text(from, to, number, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -54,7 +54,7 @@ func TestSendAndReceive(t *testing.T) {
 	}
 }
 
-// message is one of a random exchange.
+// message is a message of a random exchange.
 type message struct{ from, to, number, size int }
 
 // Any exchange in one group arrives, in order, whatever the order of calls between different ranks.
@@ -150,7 +150,7 @@ func TestMessageMismatch(t *testing.T) {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				cl := newCluster(t, 3, how)
 				errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
-					if rank == 2 { // not concerned, but told
+					if rank == 2 { // not involved, but told
 						return run(ctx, e, seq, engine.Op{Call: lifecycle.CallBarrier, Peer: -1})
 					}
 					return run(ctx, e, seq, c.ops[rank])

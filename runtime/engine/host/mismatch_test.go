@@ -16,8 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// mustMismatch checks that every rank has a mismatch error with the culprit and the text, and that its buffer is as it
-// was.
+// mustMismatch checks that every rank has a mismatch error with the culprit and the text, and an unchanged buffer.
 func mustMismatch(t *testing.T, errs []error, culprit int, want string) {
 	t.Helper()
 	for r, err := range errs {
@@ -42,7 +41,7 @@ func TestMismatchNamesFieldAndRanks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(o *engine.Op)
-		want   string // %s: the ranks that say the one, and the one that says the other
+		want   string // %s: the ranks that agree, and the rank that differs
 	}{
 		{
 			"call", func(o *engine.Op) { o.Call, o.Peer = lifecycle.CallBroadcast, 0 },
@@ -87,7 +86,7 @@ func TestMismatchNamesFieldAndRanks(t *testing.T) {
 	}
 }
 
-// others is how the ranks but one are named.
+// others returns the text for all ranks but one.
 func others(size, odd int) string {
 	var ranks []int
 	for r := range size {
@@ -98,7 +97,7 @@ func others(size, odd int) string {
 	return words.Ranks(ranks) + " say"
 }
 
-// Two ranks: each takes itself to be right.
+// With two ranks, each considers itself right.
 func TestMismatchOfTwo(t *testing.T) {
 	cl := newCluster(t, 2, transports()["inproc"])
 	errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
@@ -115,7 +114,7 @@ func TestMismatchOfTwo(t *testing.T) {
 	}
 }
 
-// A rank that left out a collective is one behind.
+// A rank that skipped a collective is one behind.
 func TestMismatchOfNumber(t *testing.T) {
 	cl := newCluster(t, 3, transports()["inproc"])
 	errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, _ uint64) error {
@@ -168,7 +167,7 @@ func TestCollectiveMeetsMessage(t *testing.T) {
 	}
 }
 
-// A receive that came before the barrier that follows it on the other rank's side.
+// A receive whose header arrived before the peer called a barrier instead of the send.
 func TestCollectiveAfterUnmetReceive(t *testing.T) {
 	cl := newCluster(t, 2, transports()["inproc"])
 	pair := func(rank int, calls ...lifecycle.Call) (ops []engine.Op) {
@@ -184,7 +183,7 @@ func TestCollectiveAfterUnmetReceive(t *testing.T) {
 		if rank == 0 {
 			return run(ctx, e, seq, pair(rank, lifecycle.CallRecv, lifecycle.CallSend)...)
 		}
-		// Rank 0's receive is known here, and kept, when its send is received.
+		// Rank 0's receive is known here, and kept, when rank 0's send is received.
 		if err := run(ctx, e, seq, pair(rank, lifecycle.CallRecv)...); err != nil {
 			return err
 		}

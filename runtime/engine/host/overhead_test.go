@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// mirror is a connection to a peer that says what this rank says, at once: in a symmetric operation, a perfect peer.
-// What is measured over it is the engine alone.
+// mirror is a connection to a peer that immediately says what this rank says: in a symmetric operation, a perfect peer.
+// So only the engine is measured.
 type mirror struct {
 	held  []byte
 	start int
@@ -38,7 +38,7 @@ func (*mirror) Notify(transport.Notice) {}
 func (*mirror) Close() error            { return nil }
 func (*mirror) Name() string            { return "mirror" }
 
-// hall is Links of mirrors.
+// hall implements Links with mirrors.
 type hall struct {
 	conns  []transport.Conn
 	waiter *transport.Waiter
@@ -66,7 +66,7 @@ func (h *hall) FirstLost() (int, error) { return -1, nil }
 func (h *hall) Notify(transport.Notice) {}
 func (h *hall) Close()                  {}
 
-// BenchmarkOverhead is what the engine takes for a small all-reduce when no peer ever lets it wait.
+// BenchmarkOverhead measures the engine's time for a small all-reduce when no peer ever makes it wait.
 func BenchmarkOverhead(b *testing.B) {
 	for _, ranks := range []int{2, 4, 8, 16} {
 		b.Run(map[int]string{2: "2", 4: "4", 8: "8", 16: "16"}[ranks], func(b *testing.B) {

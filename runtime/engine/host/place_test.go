@@ -14,11 +14,11 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// placing is the links of a rank that notices which memory its connections are given.
+// placing is the links of a rank that records which memory its connections are given.
 type placing struct {
 	*fabric.Links
-	given   int    // pieces of memory
-	last    []byte // what was given last
+	given   int    // number of pieces of memory
+	last    []byte // the last piece
 	onGiven func()
 }
 
@@ -62,7 +62,7 @@ func group(rank, count int) []engine.Op {
 	return []engine.Op{send(1, text(0, 1, 0, count)), send(1, text(0, 1, 0, 8))}
 }
 
-// placers are two ranks, the second of which is the one that p notices; the first is m.
+// placers makes two ranks: p records memory for the second one; the first one uses m.
 func placers(t *testing.T, m *mortal, p *placing) *cluster {
 	t.Helper()
 	return newClusterOf(t, 2, transports()["tcp"], func(rank int, l *fabric.Links) engine.Links {
@@ -77,7 +77,7 @@ func placers(t *testing.T, m *mortal, p *placing) *cluster {
 
 var placedOps = map[string]func(rank, count int) []engine.Op{"broadcast": broadcast, "group": group}
 
-// The connections are given the memory of what is received as it is, and what is received is what was sent, whatever
+// The connections get the memory of data that is received unchanged, and the received data is what was sent, whatever
 // its size.
 func TestPlace(t *testing.T) {
 	for name, ops := range placedOps {
@@ -106,7 +106,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// An operation that fails takes its memory back.
+// A failed operation takes its memory back.
 func TestPlacedIsTakenBack(t *testing.T) {
 	for name, ops := range placedOps {
 		p := &placing{}

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// The tape says what an operation sent to a rank of another node, and in which steps: of one that is sampled when it
-// ends, of one that is slow while it lasts, too, and of no other.
+// The tape has what an operation sent to a rank of another node, and in which steps: for a sampled operation when it
+// ends, for a slow one also while it lasts, and for no other.
 func TestProxiedIsOnTheTape(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg              tape.Config
@@ -42,7 +42,7 @@ func TestProxiedIsOnTheTape(t *testing.T) {
 			defer tw.Close()
 			plain.engines[0] = host.New(engine.NewComm(lifecycle.CommID{}, "", plain.links[0], tw))
 
-			const size = 8 << 20 // more than rank 1 has room for before it calls
+			const size = 8 << 20 // more than fits before rank 1 calls
 			for r, err := range plain.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 				if rank == 0 {
 					n := tw.Start(seq, tape.Signature{Call: lifecycle.CallBroadcast, Peer: 0}, 0)
@@ -69,10 +69,10 @@ func TestProxiedIsOnTheTape(t *testing.T) {
 	}
 }
 
-// checkProxied looks at the records of what rank 0 sent to rank 1, which were size bytes at least.
+// checkProxied checks the records of what rank 0 sent to rank 1: at least size bytes.
 func checkProxied(t *testing.T, reader *tape.Reader, size uint64, inProgress, done int) {
 	t.Helper()
-	// Whether the sender ever slept once its receiver had come depends on what else the machine does.
+	// Whether the sender ever slept after its receiver had arrived depends on the load of the machine.
 	waits := []tape.Phase{tape.PhaseNone, tape.PhaseCredit, tape.PhaseNetwork, tape.PhasePool}
 	var all, steps []tape.Proxied
 	for ev, err := range reader.Events() {

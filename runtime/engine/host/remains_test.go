@@ -19,12 +19,12 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// mortal is the links of a rank that can die: then it sends nothing any more, also where there is room again.
+// mortal is the links of a rank that can die: it then sends nothing more, even if there is room again.
 type mortal struct {
 	*fabric.Links
 	mu    sync.Mutex
 	dead  bool
-	spare int // bytes that it sends to each peer all the same
+	spare int // bytes that it still sends to each peer
 }
 
 func (m *mortal) die() {
@@ -66,7 +66,7 @@ func (c *mortalConn) TrySend(p []byte) (int, error) {
 	return n, err
 }
 
-// markDead has the ranks below before learn that rank dead has died, as a fabric tells them.
+// markDead tells the ranks below `before` that rank dead has died, as a fabric does.
 func (c *cluster) markDead(dead, before int) {
 	for r := range before {
 		if r != dead {
@@ -78,7 +78,7 @@ func (c *cluster) markDead(dead, before int) {
 	}
 }
 
-// gather is rank's part in a gather of so many bytes a rank, each of which says whose it is, to rank 0.
+// gather is rank's part in a gather to rank 0 of the given number of bytes per rank, each of which identifies its rank.
 func gather(rank, size, count int) engine.Op {
 	op := engine.Op{
 		Call: lifecycle.CallGather, Count: count, DataType: kernels.Uint8, Peer: 0,
@@ -90,11 +90,11 @@ func gather(rank, size, count int) engine.Op {
 	return op
 }
 
-// promptly is the patience of a test in which nobody comes who would end a wait.
+// promptly is the time limit of a test in which nothing else would end a wait.
 const promptly = 15 * time.Second
 
-// One rank is late, and another dies when it has sent a part of what is wanted of it: what is there of it gives no
-// hope, and the death is told at once.
+// One rank is late, and another one dies after it has sent a part of its data: the part is not enough to continue, and
+// the death is reported at once.
 func TestPeerDiesWithAPartSent(t *testing.T) {
 	const size, dead, late = 4, 2, 3
 	ops := map[string]func(rank int) engine.Op{
@@ -108,7 +108,7 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 	for name, how := range transports() {
 		for what, op := range ops {
 			if name == "inproc" && op(dead).Call == lifecycle.CallGather {
-				continue // its memory is lent, so all of it is there
+				continue // its memory is lent, so all data is there
 			}
 			if o := op(dead); name == "shm" && o.Algorithm == algo.OneShot && len(o.Send)+64 <= transport.BoardBytes {
 				continue // it has posted everything
@@ -145,8 +145,7 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 	}
 }
 
-// Among many ranks, those whose agreement waits for the late one learn it from those who have business with the dead
-// one.
+// Among many ranks, those whose agreement waits for the late rank are told by those that communicate with the dead one.
 func TestPeerDiesInALateAgreement(t *testing.T) {
 	const size, late = 17, 16
 	for _, a := range algo.For(lifecycle.CallAllReduce) {
@@ -179,8 +178,8 @@ func TestPeerDiesInALateAgreement(t *testing.T) {
 	}
 }
 
-// One that dies when it has sent all that is wanted of it is missed by nobody, however late another one is: its bytes
-// are used, wherever they lie.
+// A rank that dies after it has sent all its data fails no operation, however late another rank is: its bytes are used,
+// wherever they are.
 func TestPeerDiesWithAllSent(t *testing.T) {
 	const size, dead, late = 4, 2, 3
 	for name, how := range transports() {
@@ -189,7 +188,7 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 				c := newCluster(t, size, how)
 				via := c.links[0].Conn(dead).Name()
 				if via == "shm" {
-					for range 20 { // what comes then goes around the end of the ring
+					for range 20 { // later data wraps around the end of the ring
 						c.run(func(rank int) engine.Op { return gather(rank, size, 100_000) })
 					}
 				}
@@ -201,7 +200,7 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 					switch rank {
 					case 0:
 						c.awaitWait(dead, late)
-						for via == "tcp" { // whose bytes arrive by and by
+						for via == "tcp" { // its bytes arrive gradually
 							if window, _ := c.links[0].Conn(dead).Peek(); len(window) >= count {
 								break
 							}
@@ -210,7 +209,7 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 						c.markDead(dead, 1)
 						got = o.Recv
 					case late:
-						c.awaitWait(0, late) // it has looked what there is
+						c.awaitWait(0, late) // it has checked what is there
 					}
 					return run(ctx, e, seq, o)
 				}) {
@@ -228,7 +227,7 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 	}
 }
 
-// A receive of which nothing has come, from a rank that has sent and ended another one, is not waited for.
+// A receive without any data, from a rank that has sent another message and ended, does not keep waiting.
 func TestPeerDiesBetweenSends(t *testing.T) {
 	const dead, late = 1, 2
 	for name, how := range transports() {
@@ -260,8 +259,8 @@ func TestPeerDiesBetweenSends(t *testing.T) {
 	}
 }
 
-// A collective that is done on one rank is not cancelled elsewhere by what that rank does next, however late the others
-// are: rank 1 leaves while the root still waits for what rank 2 holds back.
+// A collective that is done on one rank is not canceled elsewhere by what that rank does next, however late the others
+// are: rank 1 leaves while the root still waits for data that rank 2 holds back.
 func TestCollectiveIsDoneAlthoughARankLeaves(t *testing.T) {
 	const size, leaves, late, count = 3, 1, 2, 100_000
 	for name, how := range transports() {

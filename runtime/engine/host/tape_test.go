@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// While a rank waits, the tape says for whom and in which phase; when it goes on, no more.
+// While a rank waits, the tape says for which rank and in which phase; when it continues, it no longer does.
 func TestWaitIsOnTheTape(t *testing.T) {
 	for name, how := range transports() {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestWaitIsOnTheTape(t *testing.T) {
 			}
 			data := make([]byte, 1<<20)
 			for r, err := range plain.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
-				// Rank 2 comes only when the tape says that rank 0 waits for it.
+				// Rank 2 only arrives when the tape says that rank 0 waits for it.
 				switch rank {
 				case 0:
 					n := tw.Start(seq, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}, 0)

@@ -36,7 +36,7 @@ func BenchmarkReduce(b *testing.B) {
 	}
 }
 
-// BenchmarkReduceSmall measures what a look-up and a reduction of a few bytes cost.
+// BenchmarkReduceSmall measures a look-up and a reduction of a few bytes.
 func BenchmarkReduceSmall(b *testing.B) {
 	for _, n := range []int{8, 64, 256} {
 		b.Run(fmt.Sprintf("bytes=%d", n), func(b *testing.B) {

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestDetectAgreesWithTheKernel: Linux lists what it found and enabled.
+// TestDetectAgreesWithTheKernel compares DetectSIMD with the features that Linux lists as present and enabled.
 func TestDetectAgreesWithTheKernel(t *testing.T) {
 	f, err := os.Open("/proc/cpuinfo")
 	if os.IsNotExist(err) {
-		return // another system, which lists nothing
+		return // another system, which has no list
 	}
 	if err != nil {
 		t.Fatal(err)

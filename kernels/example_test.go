@@ -16,7 +16,7 @@ func ExampleReducerOf() {
 	// Output: [11 22 33]
 }
 
-// An average over ranks is a sum, divided by their number at the end.
+// An average over ranks is a sum divided by the number of ranks at the end.
 func ExampleDivide() {
 	a := []kernels.BF16{kernels.ToBF16(1), kernels.ToBF16(5)}
 	b := []kernels.BF16{kernels.ToBF16(2), kernels.ToBF16(-5)}
@@ -29,6 +29,6 @@ func ExampleDivide() {
 
 func ExampleLimitSIMD() {
 	fmt.Println(kernels.LimitSIMD(kernels.NoSIMD)) // as CARILLON_SIMD=off does
-	kernels.LimitSIMD(kernels.AVX512)              // and back to all there is
+	kernels.LimitSIMD(kernels.AVX512)              // back to all instructions
 	// Output: off
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// small is one of the small float formats, seen through float32.
+// small is a small float format, accessed through float32.
 type small struct {
 	format *format
 	widen  func(bits uint32) float32
@@ -33,7 +33,7 @@ func smallFormats() map[DataType]small {
 	}
 }
 
-// TestWiden compares every number of every small format with what its fields say.
+// TestWiden compares every number of every small format with the value of its fields.
 func TestWiden(t *testing.T) {
 	for dt, s := range smallFormats() {
 		for bits := range uint32(1) << s.format.bits() {
@@ -48,13 +48,13 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestRound looks at every place where rounding changes: each number, the middle between it and the next, and the
-// float32 just beside them. Nothing but these can differ.
+// TestRound checks every place where rounding changes: each number, the middle between it and the next, and the float32
+// values next to them. Nothing else can differ.
 func TestRound(t *testing.T) {
 	for dt, s := range smallFormats() {
 		for bits := range s.format.largest() + 1 {
 			v := s.format.value(bits)
-			next := 2*v - s.format.value(max(bits, 1)-1) // past the largest, what would come next
+			next := 2*v - s.format.value(max(bits, 1)-1) // beyond the largest: the hypothetical next number
 			if bits < s.format.largest() {
 				next = s.format.value(bits + 1)
 			}
@@ -113,7 +113,7 @@ func TestRoundNaN(t *testing.T) {
 	}{
 		{Float16, 0x7fc00000, 0x7e00},
 		{Float16, 0xffc00000, 0xfe00},
-		{Float16, 0x7f800001, 0x7e00}, // the payload is below what fits, and still it is a NaN
+		{Float16, 0x7f800001, 0x7e00}, // the payload doesn't fit, but it is still a NaN
 		{Float16, 0xff802000, 0xfe01},
 		{Float16, 0x7fffffff, 0x7fff},
 		{BFloat16, 0x7f800001, 0x7fc0},
@@ -130,7 +130,7 @@ func TestRoundNaN(t *testing.T) {
 	}
 }
 
-// TestRoundUndoesWiden: what is a small number already stays it, but for NaNs, which become quiet.
+// TestRoundUndoesWiden checks that numbers of a small format stay unchanged, except for NaNs, which become quiet.
 func TestRoundUndoesWiden(t *testing.T) {
 	for dt, s := range smallFormats() {
 		quiet := uint32(1) << (s.format.mantissa - 1)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fenced returns n bytes that end where reading and writing faults, or begin there.
+// fenced returns n bytes that end, or begin, next to memory where any access faults.
 func fenced(t *testing.T, n int, atEnd bool) []byte {
 	t.Helper()
 	page := syscall.Getpagesize()
@@ -32,7 +32,7 @@ func fenced(t *testing.T, n int, atEnd bool) []byte {
 	return m[page : page+n]
 }
 
-// TestNothingOutsideIsTouched reads and writes at the very edge of memory: shared rings end like that.
+// TestNothingOutsideIsTouched reads and writes at the very edge of memory, as at the end of shared rings.
 func TestNothingOutsideIsTouched(t *testing.T) {
 	const most = 300 * 8
 	for _, atEnd := range []bool{true, false} {

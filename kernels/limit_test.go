@@ -21,7 +21,7 @@ func TestLimitSIMD(t *testing.T) {
 	}
 }
 
-// TestLookUpsWhileTheLimitMoves is for the race detector, and that a result never depends on the limit.
+// TestLookUpsWhileTheLimitMoves is for the race detector, and checks that a result never depends on the limit.
 func TestLookUpsWhileTheLimitMoves(t *testing.T) {
 	t.Cleanup(func() { LimitSIMD(numSIMD - 1) })
 	var wg sync.WaitGroup

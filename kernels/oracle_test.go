@@ -14,8 +14,8 @@ import (
 // the code under test.
 type format struct {
 	exponent, mantissa int
-	infinite           bool      // IEEE 754: the highest exponent holds infinities and NaNs; otherwise OCP E4M3's rules
-	finite             []float64 // the numbers that are finite and not negative, in order
+	infinite           bool      // IEEE 754: the highest exponent has infinities and NaNs; otherwise OCP E4M3's rules
+	finite             []float64 // the finite non-negative numbers, in order
 }
 
 func newFormat(exponent, mantissa int, infinite bool) *format {
@@ -54,7 +54,7 @@ func (f *format) value(bits uint32) float64 {
 	return v
 }
 
-// round returns the bits of the number nearest to v, which is no NaN: ties to even, overflow as the package says.
+// round returns the bits of the number nearest to v, which is not a NaN: ties to even, overflow as in the package.
 func (f *format) round(v float64) uint32 {
 	var sign uint32
 	if math.Signbit(v) {
@@ -116,7 +116,8 @@ func special(dt DataType) []uint64 {
 	}
 }
 
-// ofFormat lists both signs of: zero, the ends of the subnormal and normal numbers, infinity, NaNs quiet and not.
+// ofFormat lists, with both signs, zero, the limits of the subnormal and normal numbers, infinity, and NaNs quiet and
+// not.
 func ofFormat(mantissa int, inf uint64) (patterns []uint64) {
 	one := uint64(1) << mantissa
 	for _, magnitude := range []uint64{
@@ -131,13 +132,13 @@ func ofFormat(mantissa int, inf uint64) (patterns []uint64) {
 // put writes the low Size bytes of bits as element i of buf.
 func put(buf []byte, dt DataType, i int, bits uint64) {
 	var le [8]byte
-	binary.LittleEndian.PutUint64(le[:], bits) // as the architectures with vector code are
+	binary.LittleEndian.PutUint64(le[:], bits) // like the architectures with vector code
 	copy(buf[i*dt.Size():], le[:dt.Size()])
 }
 
-// random returns n elements: bits of every kind, and special values among them. Beyond some thousand they repeat.
+// random returns n elements: random bits, mixed with special values. They repeat after some thousand elements.
 func random(r *rand.Rand, dt DataType, n int) []byte {
-	const period = 4099 // a prime, to be out of step with vectors
+	const period = 4099 // a prime, so as not to align with vectors
 	buf, specials := make([]byte, min(n, period)*dt.Size()), special(dt)
 	for i := range min(n, period) {
 		if r.IntN(4) == 0 {
@@ -166,7 +167,7 @@ func pairs(dt DataType) (a, b []byte) {
 	return a, b
 }
 
-// diff names the first element in which two buffers differ, "" if there is none.
+// diff describes the first element in which two buffers differ, "" if there is none.
 func diff(dt DataType, a, b, got, want []byte) string {
 	if bytes.Equal(got, want) {
 		return ""
@@ -181,7 +182,7 @@ func diff(dt DataType, a, b, got, want []byte) string {
 	return ""
 }
 
-// levels returns the vector instructions that this machine can be tested with.
+// levels returns the vector instruction sets that can be tested on this machine.
 func levels() (l []SIMD) {
 	for s := AVX2; s <= DetectSIMD(); s++ {
 		l = append(l, s)
@@ -189,7 +190,7 @@ func levels() (l []SIMD) {
 	return l
 }
 
-// eachKernel runs f for every data type, reduction and vector level that has code of its own.
+// eachKernel runs f for every data type, reduction and vector level with separate code.
 func eachKernel(t *testing.T, f func(t *testing.T, dt DataType, op Reduction, vector, plain Reducer)) {
 	t.Helper()
 	for _, level := range levels() {

@@ -21,7 +21,7 @@ func buffers(t *rapid.T) (dt DataType, op Reduction, a, b []byte) {
 	return dt, op, a, b
 }
 
-// numbers reports whether no element is a NaN. Of two of these, it matters which comes first.
+// numbers reports whether no element is a NaN. For two NaNs, it matters which comes first.
 func numbers(formats map[DataType]small, dt DataType, buf []byte) bool {
 	switch dt {
 	case Float32:
@@ -96,7 +96,7 @@ func TestMinAndMaxChooseAnOperand(t *testing.T) {
 	})
 }
 
-// TestPiecesMakeTheWhole: a collective reduces in chunks, wherever they end.
+// TestPiecesMakeTheWhole checks reductions in chunks, as in a collective, wherever the chunks end.
 func TestPiecesMakeTheWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dt, op, a, b := buffers(t)
@@ -111,7 +111,7 @@ func TestPiecesMakeTheWhole(t *testing.T) {
 	})
 }
 
-// FuzzReduce gives foreign bytes to every way of reducing and scaling.
+// FuzzReduce passes arbitrary bytes to every way of reducing and scaling.
 func FuzzReduce(f *testing.F) {
 	for dt := range numDataTypes {
 		a, b := pairs(dt)

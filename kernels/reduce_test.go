@@ -10,12 +10,12 @@ import (
 func f32(bits uint32) float32 { return math.Float32frombits(bits) }
 func f64(bits uint64) float64 { return math.Float64frombits(bits) }
 
-// check reduces one pair and compares the bits, plain and with every kind of vectors.
+// check reduces one pair and compares the bits, in plain Go and with every set of vector instructions.
 func check[T Element](t *testing.T, op Reduction, a, b, want T) {
 	t.Helper()
 	dt := TypeOf[T]()
 	for level := NoSIMD; level <= DetectSIMD(); level++ {
-		// Enough elements for whole vectors and for a rest.
+		// Enough elements for whole vectors and a remainder.
 		x, y, d := make([]T, 67), make([]T, 67), make([]T, 67)
 		for i := range x {
 			x[i], y[i] = a, b
@@ -69,7 +69,7 @@ func TestZerosAreOrdered(t *testing.T) {
 	check[E5M2](t, Max, 0x80, 0, 0)
 }
 
-// TestNaNs: the first operand that is a NaN wins, quiet, with its sign and payload.
+// TestNaNs checks that the first operand that is a NaN wins, made quiet, with its sign and payload.
 func TestNaNs(t *testing.T) {
 	for _, op := range []Reduction{Sum, Prod, Max, Min, Avg, PreMulSum} {
 		check(t, op, f32(0x7f800001), f32(0x3f800000), f32(0x7fc00001))
@@ -90,7 +90,7 @@ func TestNaNs(t *testing.T) {
 	}
 }
 
-// TestNaNsOutOfNumbers: infinity minus infinity, and zero times infinity.
+// TestNaNsOutOfNumbers tests infinity minus infinity, and zero times infinity.
 func TestNaNsOutOfNumbers(t *testing.T) {
 	check(t, Sum, f32(0x7f800000), f32(0xff800000), f32(0xffc00000))
 	check(t, Prod, f32(0x80000000), f32(0x7f800000), f32(0xffc00000))
@@ -107,7 +107,7 @@ func TestNaNsOutOfNumbers(t *testing.T) {
 func TestOverflow(t *testing.T) {
 	check(t, Sum, math.MaxFloat32, math.MaxFloat32, float32(math.Inf(1)))
 	check(t, Prod, -math.MaxFloat64, 2, math.Inf(-1))
-	check[F16](t, Sum, 0x7bff, 0x4c00, 0x7c00)  // 65504 + 16 is half way to what would come next: even, so up
+	check[F16](t, Sum, 0x7bff, 0x4c00, 0x7c00)  // 65504 + 16 is halfway to the hypothetical next number: even, so up
 	check[F16](t, Sum, 0x7bff, 0x4bff, 0x7bff)  // 65504 + 15.99
 	check[BF16](t, Sum, 0xff7f, 0xff7f, 0xff80) // -inf
 	check[E4M3](t, Sum, 0x7e, 0x7e, 0x7e)       // 448 + 448: saturates
@@ -138,8 +138,8 @@ func TestTiesGoToEven(t *testing.T) {
 	check[E5M2](t, Sum, 0x49, 0x3c, 0x4a)
 }
 
-// TestSmallFloatsAgainstOracle reduces every pair of special values the slow way: in float64, which holds any sum
-// and product of these numbers that matters, to float32, to the format.
+// TestSmallFloatsAgainstOracle reduces every pair of special values the slow way: in float64, which holds all relevant
+// sums and products of these numbers, to float32, to the format.
 func TestSmallFloatsAgainstOracle(t *testing.T) {
 	for dt, s := range smallFormats() {
 		for op := range Min + 1 {
@@ -181,7 +181,8 @@ func get(b []byte, dt DataType) uint32 {
 	return uint32(view[F16](b[:2])[0])
 }
 
-// TestFloat32SumAgainstOracle uses that float64 holds a float32 sum well enough for rounding twice to do no harm.
+// TestFloat32SumAgainstOracle relies on float64 being precise enough for a float32 sum that rounding twice does no
+// harm.
 func TestFloat32SumAgainstOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 100_000 {
@@ -193,7 +194,7 @@ func TestFloat32SumAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestIntegersAgainstOracle compares with integers that cannot overflow.
+// TestIntegersAgainstOracle compares with integers that can't overflow.
 func TestIntegersAgainstOracle(t *testing.T) {
 	integersAgainstOracle[int8](t)
 	integersAgainstOracle[uint8](t)
@@ -243,7 +244,8 @@ func integersAgainstOracle[T integer](t *testing.T) {
 	}
 }
 
-// TestAvgAndPreMulSumReduceLikeSum: dividing and scaling are steps of their own.
+// TestAvgAndPreMulSumReduceLikeSum checks that Avg and PreMulSum reduce like Sum: dividing and scaling are separate
+// steps.
 func TestAvgAndPreMulSumReduceLikeSum(t *testing.T) {
 	for dt := range numDataTypes {
 		a, b := pairs(dt)
@@ -269,7 +271,7 @@ func TestReducerOfWhatIsNotValid(t *testing.T) {
 	}
 }
 
-// TestShortOperandsStop: a caller's mistake must not become a read of foreign memory.
+// TestShortOperandsStop checks that a caller's mistake does not become an out-of-bounds read.
 func TestShortOperandsStop(t *testing.T) {
 	for level := NoSIMD; level <= DetectSIMD(); level++ {
 		for dt := range numDataTypes {
@@ -291,7 +293,7 @@ func TestNothingAllocates(t *testing.T) {
 	dst, src := make([]byte, 4096), make([]byte, 4096)
 	for dt := range numDataTypes {
 		for op := range numReductions {
-			ReducerOf(dt, op)(dst, dst, src) // tables are made once
+			ReducerOf(dt, op)(dst, dst, src) // tables are made only once
 			if n := testing.AllocsPerRun(10, func() { ReducerOf(dt, op)(dst, dst, src) }); n != 0 {
 				t.Errorf("Reduce of %v %v allocates %v times", dt, op, n)
 			}

@@ -79,7 +79,7 @@ func TestIntegerFactor(t *testing.T) {
 	equal(t, "uint64 NaN", integerFactor[uint64](math.NaN()), 0)
 }
 
-// factors are those that could go wrong: of every kind, NaNs with bits that rounding must not carry out of included.
+// factors are critical factors: of every kind, including NaNs with bits that rounding must not carry out of.
 func factors() []float64 {
 	return []float64{
 		0.1, 1, -3, 0, math.Copysign(0, -1), 1e-40, 1e300, math.Inf(1), math.Inf(-1),
@@ -92,7 +92,7 @@ func TestScalingAgreesAtEveryLength(t *testing.T) {
 	for _, level := range levels() {
 		for dt := range numDataTypes {
 			r := rand.New(rand.NewPCG(5, uint64(dt)))
-			lengths := []int{(256<<10)/dt.Size() + 7} // a little more than a block
+			lengths := []int{(256<<10)/dt.Size() + 7} // slightly more than a block
 			for n := range 301 {
 				lengths = append(lengths, n)
 			}
@@ -108,7 +108,7 @@ func TestScalingAgreesAtEveryLength(t *testing.T) {
 	}
 }
 
-// compareScaling scales and divides src, placed off bytes from where it was, and checks what lies around it.
+// compareScaling scales and divides src, shifted by off bytes, and checks the memory around it.
 func compareScaling(t *testing.T, level SIMD, dt DataType, src []byte, off int, factor float64, n int) {
 	t.Helper()
 	end := off + len(src)
@@ -138,7 +138,7 @@ func compareScaling(t *testing.T, level SIMD, dt DataType, src []byte, off int, 
 	compare(fmt.Sprintf("divided by %d", n))
 }
 
-// TestShortcutsForBytes: 8-bit types take another way when there is much to do.
+// TestShortcutsForBytes checks that 8-bit types use another method for many elements.
 func TestShortcutsForBytes(t *testing.T) {
 	for _, dt := range []DataType{Int8, Uint8, Float8E4M3, Float8E5M2} {
 		many := make([]byte, 1024)

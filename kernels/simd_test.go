@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// reduceAt reduces with its three buffers at the given offsets from where memory was aligned, and checks that
-// nothing around dst was written.
+// reduceAt reduces with its three buffers at the given offsets from aligned memory, and checks that nothing around dst
+// was written.
 func reduceAt(t *testing.T, reduce Reducer, a, b []byte, offDst, offA, offB int) []byte {
 	t.Helper()
 	const margin = 64
@@ -31,7 +31,7 @@ func reduceAt(t *testing.T, reduce Reducer, a, b []byte, offDst, offA, offB int)
 func TestVectorsAgreeAtEveryLength(t *testing.T) {
 	eachKernel(t, func(t *testing.T, dt DataType, _ Reduction, vector, plain Reducer) {
 		r := rand.New(rand.NewPCG(1, uint64(dt)))
-		lengths := []int{(256<<10)/dt.Size() + 7, 1 << 16} // the first is a little more than a block
+		lengths := []int{(256<<10)/dt.Size() + 7, 1 << 16} // the first is slightly more than a block
 		for n := range 301 {
 			lengths = append(lengths, n)
 		}
@@ -78,7 +78,7 @@ func TestVectorsAgreeOnSpecialValues(t *testing.T) {
 	})
 }
 
-// TestVectorsAgreeOnEveryHalf combines each of the 65,536 numbers with special values, both ways round.
+// TestVectorsAgreeOnEveryHalf combines each of the 65,536 numbers with special values, in both orders.
 func TestVectorsAgreeOnEveryHalf(t *testing.T) {
 	eachKernel(t, func(t *testing.T, dt DataType, _ Reduction, vector, plain Reducer) {
 		if dt != Float16 && dt != BFloat16 {

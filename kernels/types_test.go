@@ -74,7 +74,7 @@ func TestElements(t *testing.T) {
 	element[E5M2](t, Float8E5M2)
 }
 
-// Types that a program names after a number, and those whose bits are the machine's.
+// Types that a program defines from a number type, and types whose size depends on the machine.
 type (
 	loss  float32
 	token int32

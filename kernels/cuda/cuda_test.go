@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels/kernelstest"
 )
 
-// A reduction is one that is tried: all of its buffers begin offset elements behind an aligned address.
+// A reduction describes a tested reduction: all of its buffers begin offset elements after an aligned address.
 type reduction struct {
 	dt                   kernels.DataType
 	op                   kernels.Reduction
@@ -23,12 +23,12 @@ func (c reduction) String() string {
 	return fmt.Sprintf("%v %v, %d ranks, %d elements at %d", c.op, c.dt, c.ranks, c.count, c.offset)
 }
 
-// TestReductions compares every reduction of every type with the reference: sizes of every rest, buffers that begin
-// anywhere, results in place and beside.
+// TestReductions compares every reduction of every type with the reference: sizes with every remainder, buffers at any
+// offset, results in place and separate.
 func TestReductions(t *testing.T) {
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	ranks := []int{2, 3, 2, 4, 2, 3, 5, 2, 3, 8, 4} // many threads take long on few cores
+	ranks := []int{2, 3, 2, 4, 2, 3, 5, 2, 3, 8, 4} // many threads are slow on few cores
 	n := 0
 	for _, dt := range kernelstest.DataTypes {
 		for _, op := range kernelstest.Reductions {
@@ -43,7 +43,7 @@ func TestReductions(t *testing.T) {
 			}
 			n++
 			how := way(n % 4)
-			if op == kernels.PreMulSum { // nobody knows another rank's factor
+			if op == kernels.PreMulSum { // a rank doesn't know another rank's factor
 				how = staged
 			}
 			c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
@@ -52,11 +52,11 @@ func TestReductions(t *testing.T) {
 	}
 }
 
-// TestPairs: two ranks read all of each other's data at once, up to what their threads can hold.
+// TestPairs tests two ranks that read all of each other's data at once, up to the amount that their threads can hold.
 func TestPairs(t *testing.T) {
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(15, 16))
-	const most = 2 * 3 * threads * 10 * 16 // of the grid, which has three blocks for each of two channels
+	const most = 2 * 3 * threads * 10 * 16 // for the grid, which has three blocks for each of two channels
 	for i, dt := range kernelstest.DataTypes {
 		for _, size := range []int{16, 592, most, most + 16} {
 			allReduce(t, h, rng, Reduce, reduction{dt, kernels.Sum, 2, size / dt.Size(), 0}, inPlace(i+size/16), direct)
@@ -64,29 +64,29 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// positions is where a rank's state has those of FIFOs.
+// positions returns where a rank's state has the positions of FIFOs.
 const positions = MaxBlocks*16 + 64
 
-// controlAt is where a rank's window has its control words.
+// controlAt returns where a rank's window has its control words.
 func controlAt(a Args) uint64 { return a.Window[0] + 2*mailboxes*a.Half }
 
-// leaveAt is where a rank's window has the round of a block in which another rank left its buffers last.
+// leaveAt returns where a rank's window has the round of a block in which another rank last left its buffers.
 func leaveAt(a Args, block, rank int) uint64 {
 	const leaves = flags + lanes*slots*4 + lanes*4
 	return controlAt(a) + uint64(leaves+(block*MaxRanks+rank)*4)
 }
 
-// A way is how data goes that doesn't go in packets.
+// A way is the path of data that isn't sent in packets.
 type way int
 
 const (
 	staged way = iota
 	direct
-	apart  // staged, since rank 0's buffers aren't reached
-	pushed // of an all-reduce: results go directly
+	apart  // staged, since the others can't access rank 0's buffers
+	pushed // in an all-reduce: only results go directly
 )
 
-// reach says where a rank's buffers are reached that a call needs.
+// reach returns where the buffers of a rank that a call needs are accessed.
 func (p *ExchangeArgs) reach(w way, needs ...Buffer) {
 	p.Reach = Reach{}
 	switch w {
@@ -106,10 +106,10 @@ func (p *ExchangeArgs) reach(w way, needs ...Buffer) {
 	}
 }
 
-// inPlace are ranks, as bits, that reduce in place: none, all or every other one.
+// inPlace returns the ranks, as bits, that reduce in place: none, all or every other one.
 func inPlace(n int) uint32 { return []uint32{0, ^uint32(0), 0x55}[n%3] }
 
-// allReduce runs one twice, since halves of mailboxes alternate, and compares the second.
+// allReduce runs an all-reduce twice, since halves of mailboxes alternate, and compares the second result.
 func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inPlace uint32, w way) {
 	h.reset()
 	size := c.count * c.dt.Size()
@@ -166,7 +166,7 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 	}
 }
 
-// TestPartialReductions are those of which not all ranks get all: reduce and reduce-scatter.
+// TestPartialReductions tests reductions whose complete result not all ranks get: reduce and reduce-scatter.
 func TestPartialReductions(t *testing.T) {
 	const ranks, root = 3, 1
 	h := newHost(t)
@@ -223,7 +223,7 @@ func TestPartialReductions(t *testing.T) {
 	}
 }
 
-// A move is a collective that reduces nothing. Strides are 1 where each rank has a block of its own.
+// A move is a collective without a reduction. Strides are 1 if each rank has its own block.
 type move struct {
 	name                   string
 	sends, receives        int // blocks in a rank's buffer
@@ -247,7 +247,7 @@ func everybodyAtRoot(rank int) uint32 {
 	return 0
 }
 
-// TestMoves runs them in each format, through FIFOs and directly.
+// TestMoves runs moves in each format, through FIFOs and directly.
 func TestMoves(t *testing.T) {
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -299,7 +299,7 @@ func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, w way, size i
 	}
 }
 
-// copyByMessages makes messages of what Copy would copy.
+// copyByMessages makes messages with the effect of Copy.
 func (p *ExchangeArgs) copyByMessages() {
 	lists := func(ranks uint32, at, stride uint64) [][]Message {
 		all := make([][]Message, p.Ranks)
@@ -313,7 +313,7 @@ func (p *ExchangeArgs) copyByMessages() {
 	p.SetMessages(lists(p.SendTo, p.Send, p.SendStride), lists(p.RecvFrom, p.Recv, p.RecvStride))
 }
 
-// TestMessages: messages of any size between any ranks, several between two.
+// TestMessages tests messages of any size between any ranks, several between two.
 func TestMessages(t *testing.T) {
 	const ranks, rounds, most = 4, 12, 5 * slots * slot * channels
 	h := newHost(t)
@@ -357,7 +357,7 @@ func TestMessages(t *testing.T) {
 
 func lists(of [4][]Message) [][]Message { return of[:] }
 
-// TestMessagesAreIndependent: a rank that is late holds up those alone that it sends to or receives from.
+// TestMessagesAreIndependent checks that a late rank only delays ranks that it sends to or receives from.
 func TestMessagesAreIndependent(t *testing.T) {
 	const ranks, size = 3, 20 * slots * slot * channels
 	h := newHost(t)
@@ -380,8 +380,8 @@ func TestMessagesAreIndependent(t *testing.T) {
 	h.join()
 }
 
-// TestStreams lets operations of all kinds follow each other on each rank with nothing between them: a rank that is
-// ahead must not overwrite what another one still reads, and a result is there when its operation ends.
+// TestStreams runs operations of all kinds on each rank with nothing in between: a rank that is ahead must not
+// overwrite data that another one still reads, and a result must be there when its operation ends.
 func TestStreams(t *testing.T) {
 	const ranks, count, operations = 3, 50, 60
 	h := newHost(t)
@@ -399,7 +399,7 @@ func TestStreams(t *testing.T) {
 		h.put(all[r].Send, in[r])
 	}
 	var launches []launch
-	var gathered []uint64 // where rank 1 finds what it gathered behind each operation
+	var gathered []uint64 // where rank 1 finds what it gathered, after each operation
 	for i := range operations {
 		k := []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Reduce}[rng.IntN(5)]
 		by := []Kernel{Copy, CopyLL128, Exchange}[rng.IntN(3)]
@@ -440,8 +440,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestManyEpochs lets large operations follow small ones where the flags' part of the epoch begins anew: no unit may be
-// taken for one of long ago, in either format.
+// TestManyEpochs runs large operations after small ones while the flags' part of the epoch wraps around: no unit may be
+// mistaken for one of long ago, in either format.
 func TestManyEpochs(t *testing.T) {
 	const ranks, count = 2, 400
 	h := newHost(t)
@@ -481,7 +481,8 @@ func TestManyEpochs(t *testing.T) {
 	}
 }
 
-// TestNumbers: a launch has the caller's number, but in graphs, whose launches and collectives the kernels count.
+// TestNumbers checks that a launch has the caller's number, except in graphs, whose launches and collectives the
+// kernels count.
 func TestNumbers(t *testing.T) {
 	const ranks = 2
 	h := newHost(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 )
 
-// small is ranks that have so many int32 for a kernel of any family.
+// small makes ranks with the given number of int32 for a kernel of any family.
 func (h *host) small(k Kernel, ranks, count int) []ExchangeArgs {
 	h.reset()
 	all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
@@ -21,7 +21,8 @@ func (h *host) small(k Kernel, ranks, count int) []ExchangeArgs {
 	return all
 }
 
-// TestAbsentRank: who waits says for whom, goes on when it comes, and leaves when the communicator is aborted.
+// TestAbsentRank checks that a waiting rank reports which rank it waits for, continues when that rank arrives, and
+// leaves when the communicator is aborted.
 func TestAbsentRank(t *testing.T) {
 	const ranks, count = 3, 8
 	h := newHost(t)
@@ -56,7 +57,7 @@ func TestAbsentRank(t *testing.T) {
 	}
 }
 
-// abortable is two ranks in place that reach each other's buffers, each with an abort word of its own.
+// abortable makes two ranks, in place, that access each other's buffers, each with its own abort word.
 func abortable(h *host, k Kernel, bytes int) []ExchangeArgs {
 	h.reset()
 	all := h.communicator(2, 0)
@@ -78,7 +79,7 @@ func abortable(h *host, k Kernel, bytes int) []ExchangeArgs {
 
 func (h *host) abort(p ExchangeArgs) { h.put(p.Abort, []byte{1, 0, 0, 0}) }
 
-// TestAbortBeforeMeeting: a rank that has left is not met by one that comes later, which may be much later.
+// TestAbortBeforeMeeting checks that a rank that arrives later, perhaps much later, doesn't meet a rank that has left.
 func TestAbortBeforeMeeting(t *testing.T) {
 	h := newHost(t)
 	for _, k := range []Kernel{Reduce, Exchange} {
@@ -88,7 +89,7 @@ func TestAbortBeforeMeeting(t *testing.T) {
 		h.waitsFor(all[0].Args, Data)
 		h.abort(all[0])
 		h.join()
-		used := bytes.Repeat([]byte{7}, 200) // by something else
+		used := bytes.Repeat([]byte{7}, 200) // used for something else
 		h.put(all[0].Send, used)
 		h.launch(function, g, all[1])
 		var waits Word
@@ -104,10 +105,11 @@ func TestAbortBeforeMeeting(t *testing.T) {
 	}
 }
 
-// stay is how long a rank that leaves early waits for others at most, as in direct.h.
+// stay is the longest time that a rank that leaves early waits for others, as in direct.h.
 const stay = 500 * time.Millisecond
 
-// TestAbortAmongOthers: a rank that leaves early waits for another one that may be at its buffers, but not for ever.
+// TestAbortAmongOthers checks that a rank that leaves early waits for another one that may be accessing its buffers,
+// but not forever.
 func TestAbortAmongOthers(t *testing.T) {
 	h := newHost(t)
 	for _, k := range []Kernel{Reduce, Exchange} {
@@ -125,7 +127,7 @@ func TestAbortAmongOthers(t *testing.T) {
 	}
 }
 
-// abortAmongOthers aborts rank 0 in its first round, in which rank 1 is at its buffers until it does something, and
+// abortAmongOthers aborts rank 0 in its first round, in which rank 1 accesses its buffers until it does something, and
 // returns how long rank 0 took to leave.
 func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string) time.Duration {
 	t.Helper()
@@ -153,7 +155,8 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string) time.Duratio
 	return time.Since(began)
 }
 
-// abortStays aborts a rank, and checks that it stays while another one is at its buffers. It returns when that began.
+// abortStays aborts a rank, and checks that it stays while another one accesses its buffers. It returns when that
+// began.
 func (h *host) abortStays(t *testing.T, a ExchangeArgs) (began time.Time) {
 	t.Helper()
 	began = time.Now()
@@ -167,7 +170,7 @@ func (h *host) abortStays(t *testing.T, a ExchangeArgs) (began time.Time) {
 	return began
 }
 
-// enter writes what rank 1 would, when it enters round 1 of a meeting: an entry for each block of a rank.
+// enter writes what rank 1 would write when it enters round 1 of a meeting: an entry for each block of a rank.
 func (h *host) enter(a ExchangeArgs, g Grid, b Buffer, at uint64, flag uint32) {
 	for block := range g.Blocks {
 		i := ((MaxBlocks+block)*MaxRanks+1)*NumBuffers + int(b)
@@ -175,8 +178,8 @@ func (h *host) enter(a ExchangeArgs, g Grid, b Buffer, at uint64, flag uint32) {
 	}
 }
 
-// TestAbortWhilePushing: a rank that has met another one, and gets no data from it, leaves when it is aborted and the
-// other one can't write to its buffer any more.
+// TestAbortWhilePushing checks that a rank that has met another one, and gets no data from it, leaves when it is
+// aborted and the other one can't write to its buffer any more.
 func TestAbortWhilePushing(t *testing.T) {
 	h := newHost(t)
 	all := abortable(h, Reduce, 200)
@@ -187,20 +190,20 @@ func TestAbortWhilePushing(t *testing.T) {
 	h.enter(a, g, RecvBuffer, other.Recv, 1<<8|a.Signature)
 	h.launch(Function(Reduce, kernels.Int32, 2), g, a)
 	h.waitsFor(a.Args, Data)
-	h.await(func() bool { // its data is in the other's window
+	h.await(func() bool { // its data is in the other rank's window
 		got := h.get(controlAt(other.Args)+flags, lanes*slots*4)
 		return !bytes.Equal(got, make([]byte, len(got)))
 	})
 	h.abortStays(t, a)
-	h.enter(a, g, RecvBuffer, 0, 0) // it takes that back
+	h.enter(a, g, RecvBuffer, 0, 0) // rank 1 takes its entry back
 	h.join()
 	if _, w := h.words(a.Args); w.Phase != Aborted {
 		t.Errorf("it left with the word %+v", w)
 	}
 }
 
-// TestMismatch: ranks whose calls differ see it by the flags, and leave. Kernels behind that leave, too, and hide
-// nothing.
+// TestMismatch checks that ranks whose calls differ detect that by the flags, and leave. Later kernels leave, too, and
+// hide nothing.
 func TestMismatch(t *testing.T) {
 	const ranks, count = 2, 8
 	h := newHost(t)
@@ -231,7 +234,8 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// TestClosed: a rank that waits for one which has closed its end gives up, unless that had sent all that is wanted.
+// TestClosed checks that a rank that waits for one which has closed its end gives up, unless that rank had sent
+// everything needed.
 func TestClosed(t *testing.T) {
 	const ranks, count, closed = 3, 8, 2
 	h := newHost(t)
@@ -245,7 +249,7 @@ func TestClosed(t *testing.T) {
 				h.put(p.Window[0]+uint64(Closing(int(p.Half), closed)), encode(uint32(1)))
 			}
 		}
-		if k == Copy || k == CopyLL128 || k == OneShot || k == OneShotLL128 { // it has sent all that it will
+		if k == Copy || k == CopyLL128 || k == OneShot || k == OneShotLL128 { // the rank has sent everything
 			end()
 		}
 		h.launch(function, g, all[:closed]...)
@@ -266,8 +270,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestLateMismatch: it is said why ranks gave up, also if other threads of the block were waiting for the rank whose
-// call differs, and have said so.
+// TestLateMismatch checks that the reason is recorded when ranks give up, even if other threads of the block were
+// waiting for the rank whose call differs, and have reported that.
 func TestLateMismatch(t *testing.T) {
 	const ranks, bytes, late = 3, 240, 2
 	h := newHost(t)
@@ -281,7 +285,7 @@ func TestLateMismatch(t *testing.T) {
 		}
 		all[late].Signature++
 		g := grid(Reduce, &all[0].Args, bytes)
-		g.Threads = 8 // more than one for each entry
+		g.Threads = 8 // more than one thread per entry
 		function := Function(Reduce, kernels.Int32, ranks)
 		h.launch(function, g, all[0], all[1])
 		for _, a := range all[:late] {
@@ -297,8 +301,8 @@ func TestLateMismatch(t *testing.T) {
 	}
 }
 
-// TestMismatchOfKernels: of two ranks one is in LL and the other is not, and the first sees it. The other leaves when
-// the communicator is aborted.
+// TestMismatchOfKernels checks that if one of two ranks is in LL and the other is not, the first one detects it. The
+// other leaves when the communicator is aborted.
 func TestMismatchOfKernels(t *testing.T) {
 	const ranks, count = 2, 8
 	h := newHost(t)
@@ -321,7 +325,7 @@ func TestMismatchOfKernels(t *testing.T) {
 	}
 }
 
-// TestTells: a launch that isn't to tell the host says in the rank's state that it is done.
+// TestTells checks that a launch that doesn't tell the host records in the rank's state that it is done.
 func TestTells(t *testing.T) {
 	const ranks, count = 2, 8
 	h := newHost(t)

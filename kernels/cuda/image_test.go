@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestImages: what is loaded has every function that there is a name for.
+// TestImages checks that the loaded modules have every function that has a name.
 func TestImages(t *testing.T) {
 	images, err := Images(7, 0, false)
 	if err != nil {
@@ -32,7 +32,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestStartsEarly: where a kernel may be started early, each waits first, and at its end allows the next one to be.
+// TestStartsEarly checks that where a kernel may be started early, each kernel first waits, and at its end allows the
+// next one to start.
 func TestStartsEarly(t *testing.T) {
 	for major, early := range map[int]bool{7: false, 8: false, 9: true, 10: true} {
 		images, err := Images(major, 0, true)
@@ -44,7 +45,7 @@ func TestStartsEarly(t *testing.T) {
 				t.Errorf("%s for %d.0 starts early: %v", image.Name, major, !early)
 			}
 			want, header := 0, ".version 6.2\n.target sm_70\n"
-			if early { // the instructions are new in these
+			if early { // these have the instructions
 				want, header = len(image.Functions), ".version 7.8\n.target sm_90\n"
 			}
 			if !bytes.Contains(image.Code, []byte(header)) {
@@ -59,7 +60,7 @@ func TestStartsEarly(t *testing.T) {
 	}
 }
 
-// TestCubins: they are made of the PTX that is here.
+// TestCubins checks that the cubins are made from the current PTX.
 func TestCubins(t *testing.T) {
 	sums, err := os.ReadFile("sm_90.sums")
 	if err != nil {
@@ -86,8 +87,9 @@ func TestCubins(t *testing.T) {
 	}
 }
 
-// TestLoadsBeforeBarriers: behind a barrier a block tells other ranks that it has read their buffers. On sm_90 a load
-// names one of six counters, unless it is 7, which an instruction that needs the value waits for.
+// TestLoadsBeforeBarriers checks that no load is under way at a barrier: after it, a block tells other ranks that it
+// has read their buffers. On sm_90, a load names one of six counters, or 7 for none; an instruction that needs the
+// value waits for the counter.
 func TestLoadsBeforeBarriers(t *testing.T) {
 	const load, barrier = 0x981, 0xb1d // LDG, BAR
 	images, err := Images(9, 0, false)
@@ -95,7 +97,7 @@ func TestLoadsBeforeBarriers(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := images[slices.IndexFunc(images, func(i Image) bool { return i.Name == "fifos" })]
-	binary.LittleEndian.PutUint32(image.Code[20:], uint32(elf.EV_CURRENT)) // it has the version of CUDA
+	binary.LittleEndian.PutUint32(image.Code[20:], uint32(elf.EV_CURRENT)) // this field has the version of CUDA
 	f, err := elf.NewFile(bytes.NewReader(image.Code))
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +113,7 @@ func TestLoadsBeforeBarriers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		under := uint64(0) // way: the counters
+		under := uint64(0) // under way: bit set of counters
 		for ; len(code) >= 16; code = code[16:] {
 			low, high := binary.LittleEndian.Uint64(code), binary.LittleEndian.Uint64(code[8:])
 			under &^= high >> 52 & 0x3f
@@ -132,7 +134,7 @@ func TestLoadsBeforeBarriers(t *testing.T) {
 	}
 }
 
-// TestArgs: Go's parameter is laid out as C++'s, which asserts the same of its own.
+// TestArgs checks that Go's parameter has the layout of C++'s, which asserts the same.
 func TestArgs(t *testing.T) {
 	if n := binary.Size(Args{}); n != 8*4+(10+MaxRanks+1)*8 {
 		t.Errorf("the parameter has %d bytes", n)

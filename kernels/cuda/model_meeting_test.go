@@ -8,16 +8,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// meetingRules are those of direct.h. A model that lacks one is wrong.
+// meetingRules are the rules of direct.h. A model without one of them is wrong.
 type meetingRules struct {
-	halves    int  // of the entries
-	all       bool // who knows that a rank isn't reached waits for the entries of the others nevertheless
-	staged    bool // a rank that goes to no buffers leaves them at once
-	leaves    bool // a launch ends when the others have left its buffers
-	late      bool // ranks that read all of each other's buffers write their results behind that
-	takesBack bool // a block that gives up takes its entries back, rather than that it leaves
-	way       bool // and waits for what is on its way to it
-	stays     bool // and for ranks that may be at its buffers
+	halves    int  // halves of the entries
+	all       bool // a rank that knows that another one can't be accessed still waits for the entries of the others
+	staged    bool // a rank that accesses no buffers leaves them at once
+	leaves    bool // a launch ends after the others have left its buffers
+	late      bool // ranks that read all of each other's buffers write their results after that
+	takesBack bool // a block that gives up takes its entries back, instead of leaving
+	way       bool // and waits for stores on their way to it
+	stays     bool // and for ranks that may be accessing its buffers
 }
 
 func allMeetingRules() meetingRules {
@@ -26,33 +26,33 @@ func allMeetingRules() meetingRules {
 	}
 }
 
-// meetingLaunch is one of a rank's stream: all ranks have the same.
+// meetingLaunch is a launch of a rank's stream: all ranks have the same.
 type meetingLaunch struct {
 	blocks int
-	apart  int  // the rank that isn't reached; -1: none
+	apart  int  // the rank whose buffers can't be accessed; -1: none
 	whole  bool // ranks read all of each other's buffers, and write their own
 }
 
 type entry struct {
 	round  int
-	here   bool // the sender is reached
+	here   bool // the sender's buffer can be accessed
 	unread bool
 }
 
-// link has the stores that are on their way from one rank to another.
+// link has the stores in flight from one rank to another.
 type link struct {
 	stores []func()
 	ended  int
 }
 
-// sent returns when what is on its way now has arrived.
+// sent returns when all stores now in flight have arrived.
 func (w *link) sent() step {
 	last := w.ended + len(w.stores)
 	return func() bool { return w.ended >= last }
 }
 
-// meetingModel is of ranks that go to each other's buffers. A block is a thread, and so are the stores on their way
-// from a rank to another one. A launch begins when the one before has ended.
+// meetingModel models ranks that access each other's buffers. A block is a thread, and so are the stores in flight from
+// a rank to another one. A launch begins when the previous one has ended.
 type meetingModel struct {
 	model
 	rules    meetingRules
@@ -62,12 +62,12 @@ type meetingModel struct {
 	leaves   map[[3]int]int    // round, by window, block, sender
 	links    map[[2]int]*link  // by sender, receiver
 	begun    []int             // the last launch, by rank
-	ended    [][]int           // blocks, by rank and launch
+	ended    [][]int           // ended blocks, by rank and launch
 	aborted  []bool            // ranks
 	gaveUp   map[[2]int]int    // round, by rank and block
-	written  map[[2]int]int    // launch, by rank and block: its result, where its data was
-	directly map[[2]int]bool   // by launch and block: what the first rank found
-	blocks   int               // that haven't ended
+	written  map[[2]int]int    // launch, by rank and block, that wrote its result over its data
+	directly map[[2]int]bool   // by launch and block: the outcome for the first rank
+	blocks   int               // blocks that haven't ended
 }
 
 func newMeetingModel(ranks int, launches []meetingLaunch, aborts bool, rules meetingRules) *meetingModel {
@@ -123,7 +123,7 @@ func (m *meetingModel) arrive(w *link) bool {
 	return true
 }
 
-// store puts one on its way to each other rank.
+// store sends a store to each other rank.
 func (m *meetingModel) store(r int, yield func(step) bool, at func(k int)) {
 	for k := range m.others(r) {
 		yield(func() bool {
@@ -144,14 +144,14 @@ func (m *meetingModel) entry(window, round, block, sender int) *entry {
 
 func (m *meetingModel) enters(k, round, b, r int, here bool) {
 	e := m.entry(k, round, b, r)
-	if e.unread && m.gaveUp[[2]int{r, b}] == 0 { // else it hasn't heard from all, and others give up, too
+	if e.unread && m.gaveUp[[2]int{r, b}] == 0 { // otherwise it hasn't heard from all, and others give up, too
 		m.fail("what rank %d says in round %d overwrites that of round %d, which rank %d has not read", r, round,
 			e.round, k)
 	}
 	*e = entry{round, here, round > m.gaveUp[[2]int{k, b}]}
 }
 
-// visit is of rank r at the buffer of rank k.
+// visit is an access of rank r to the buffer of rank k.
 func (m *meetingModel) visit(r, k, b, launch int) bool {
 	switch {
 	case m.begun[k] != launch || m.ended[k][launch] == m.launches[launch].blocks:
@@ -162,7 +162,7 @@ func (m *meetingModel) visit(r, k, b, launch int) bool {
 	return true
 }
 
-// block is one of a rank's, in all launches.
+// block is a block of a rank, in all launches.
 func (m *meetingModel) block(r, b int, yield func(step) bool) {
 	round := 0
 	for i, l := range m.launches {
@@ -184,7 +184,7 @@ func (m *meetingModel) block(r, b int, yield func(step) bool) {
 	}
 }
 
-// round is false if the block must give up.
+// round returns false if the block must give up.
 func (m *meetingModel) round(r, b, i, round int, yield func(step) bool) bool {
 	l, goesOn := m.launches[i], true
 	wait := func(here func() bool) bool {
@@ -282,8 +282,8 @@ func drawLaunches(rng *rand.Rand, ranks, n int) []meetingLaunch {
 	return launches
 }
 
-// TestMeetingModel: whatever the order of threads, and whenever ranks are aborted, ranks decide alike, nobody is at a
-// buffer of a launch that has ended or reads a result for data, and all ranks end.
+// TestMeetingModel checks that whatever the order of threads, and whenever ranks are aborted, ranks make the same
+// decision, no rank accesses a buffer of an ended launch or reads a result as data, and all ranks end.
 func TestMeetingModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks, steps, rng := drawModel(t)

@@ -10,10 +10,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A step of a model is atomic. It is false, and has done nothing, as long as its thread must wait.
+// A step of a model is atomic. It returns false, and has no effect, as long as its thread must wait.
 type step func() bool
 
-// model is a protocol without its data: threads that take steps, and what is wrong with a step, if something is.
+// model is a protocol without its data: threads that take steps, and the error of a step, if there is one.
 type model struct {
 	threads []iter.Seq[step]
 	wrong   error
@@ -28,7 +28,7 @@ func (m *model) fail(format string, args ...any) bool {
 
 var errDeadlock = errors.New("all threads wait")
 
-// run lets the threads take their steps in any order: now one of all, now many of one.
+// run lets the threads take their steps in any order: sometimes one of any thread, sometimes many of one.
 func (m *model) run(rng *rand.Rand) error {
 	type running struct {
 		step step
@@ -43,7 +43,7 @@ func (m *model) run(rng *rand.Rand) error {
 		}
 	}
 	for waiting := 0; len(all) > 0; {
-		if waiting > 40*len(all) { // chosen at random: each has been asked, but for one time in 10^17
+		if waiting > 40*len(all) { // chosen at random: each has been asked, except in one of 10^17 cases
 			return errDeadlock
 		}
 		i := rng.IntN(len(all))
@@ -68,16 +68,16 @@ func (m *model) run(rng *rand.Rand) error {
 	return nil
 }
 
-// cell is where a packet or the data of a slot lies. What it is the data of is not told to the threads.
+// cell is where a packet or the data of a slot is stored. The threads don't know what data it holds.
 type cell struct {
 	flag   int
 	of     int
 	unread bool
 }
 
-// packetsRules are those of operation.h and shots.h, where a packet is a unit of either format. Flags come again after
-// so many epochs as wrap, and are cleared every so often as clean. All: every rank hears from every other one in each
-// operation; else only from rank 0.
+// packetsRules are the rules of operation.h and shots.h, where a packet is a unit of either format. Flags repeat after
+// wrap epochs, and are cleared every clean epochs. all: every rank hears from every other one in each operation;
+// otherwise only from rank 0.
 type packetsRules struct {
 	halves, wrap, clean int
 	all                 bool
@@ -85,21 +85,22 @@ type packetsRules struct {
 
 func allPacketsRules() packetsRules { return packetsRules{halves: 2, wrap: 8, clean: 4, all: true} }
 
-// packetsOperation is a one-shot, or a two-shot: then a block that has a packet of all ranks sends as much to all.
+// packetsOperation is a one-shot, or a two-shot, in which a block that has a packet from all ranks sends as much to
+// all.
 type packetsOperation struct {
 	packets int
 	twoShot bool
 }
 
-// packetsModel is of collectives in packets: each rank's blocks write to all others, and wait for as much from them.
+// packetsModel models collectives in packets: each rank's blocks write to all others, and wait for as much from them.
 type packetsModel struct {
 	model
 	rules         packetsRules
 	ranks, blocks int
 	operations    []packetsOperation
-	most          int              // packets of one
-	mailboxes     map[[4]int]*cell // by rank, half, sender, packet: results behind parts
-	ended         map[[2]int]int   // blocks of a rank that have done an operation
+	most          int              // packets of one operation
+	mailboxes     map[[4]int]*cell // by rank, half, sender, packet: results after parts
+	ended         map[[2]int]int   // number of a rank's blocks that have done an operation
 }
 
 func newPacketsModel(ranks, blocks int, operations []packetsOperation, rules packetsRules) *packetsModel {
@@ -192,7 +193,7 @@ func (m *packetsModel) take(from *cell, epoch int) bool {
 	return true
 }
 
-// wrong tests that a model without one of its rules is found to be wrong in some of its runs.
+// wrong tests that a model without one of its rules fails in some of its runs.
 func wrong(t *testing.T, without string, of func(*rand.Rand) *model) {
 	t.Helper()
 	for seed := range uint64(3000) {
@@ -211,7 +212,7 @@ func drawModel(t *rapid.T) (ranks int, steps []int, rng *rand.Rand) {
 	return ranks, steps, rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 }
 
-// drawOperations are of one packet at least for each block.
+// drawOperations draws operations of at least one packet for each block.
 func drawOperations(rng *rand.Rand, packets ...int) []packetsOperation {
 	operations := make([]packetsOperation, len(packets))
 	for i := range operations {
@@ -220,8 +221,8 @@ func drawOperations(rng *rand.Rand, packets ...int) []packetsOperation {
 	return operations
 }
 
-// TestPacketsModel: whatever the order of threads, no packet is overwritten before it is read, none of long ago is
-// taken for a new one, and all ranks end.
+// TestPacketsModel checks that whatever the order of threads, no packet is overwritten before it is read, no old packet
+// is mistaken for a new one, and all ranks end.
 func TestPacketsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks, packets, rng := drawModel(t)
@@ -238,21 +239,21 @@ func TestPacketsModel(t *testing.T) {
 		rules := allPacketsRules()
 		remove(&rules)
 		wrong(t, without, func(rng *rand.Rand) *model {
-			operations := drawOperations(rng, 7, 1, 1, 1, 1, 1, 1, 1, 7) // of which the last has the first one's flags
+			operations := drawOperations(rng, 7, 1, 1, 1, 1, 1, 1, 1, 7) // the last one has the first one's flags
 			return &newPacketsModel(2, 1, operations, rules).model
 		})
 	}
 }
 
-// fifo is one of fifosModel.
+// fifo is a FIFO of fifosModel.
 type fifo struct {
 	slots          []cell
 	credit         int
 	sent, received int // positions, when no launch runs
 }
 
-// fifosRules are those of fifos.cu: how many slots a FIFO has, how many steps behind a leader tells that one is done,
-// and whether it waits for data and for room before it has the worker do one.
+// fifosRules are the rules of fifos.cu: how many slots a FIFO has, how many steps later a leader signals that one is
+// done, and whether it waits for data and for room before the worker does a step.
 type fifosRules struct {
 	slots, behind int
 	data, room    bool
@@ -260,8 +261,9 @@ type fifosRules struct {
 
 func allFIFOsRules() fifosRules { return fifosRules{slots: slots, behind: 2, data: true, room: true} }
 
-// fifosModel is of reductions through FIFOs: on each rank a block distributes, one reduces, and one collects, all in as
-// many steps. In each block a leader waits for other ranks and tells them, and a worker is one step behind.
+// fifosModel models reductions through FIFOs: on each rank, one block distributes, one reduces, and one collects, all
+// in the same number of steps. In each block, a leader waits for other ranks and signals them, and a worker is one step
+// behind.
 func fifosModel(ranks int, launches []int, rules fifosRules) *model {
 	slots := rules.slots
 	m := &model{}
@@ -275,14 +277,14 @@ func fifosModel(ranks int, launches []int, rules fifosRules) *model {
 			}
 		}
 	}
-	ended := make([][]int, ranks) // threads that have done a launch
+	ended := make([][]int, ranks) // number of threads that have done a launch
 	for r := range ranks {
 		ended[r] = make([]int, len(launches)+1)
 		ended[r][0] = 6
 	}
 	for r := range ranks {
 		for _, role := range []struct{ in, out int }{{-1, parts}, {parts, shares}, {shares, -1}} {
-			arrived := [2]int{} // of the leader and the worker, at the barrier
+			arrived := [2]int{} // by leader and worker, at the barrier
 			var in, out []*fifo
 			for k := range ranks {
 				if k != r && role.in >= 0 {
@@ -294,7 +296,7 @@ func fifosModel(ranks int, launches []int, rules fifosRules) *model {
 			}
 			sync := func(yield func(step) bool, who int) {
 				yield(func() bool { arrived[who]++; return true })
-				mine := arrived[who] // it arrives no more before it goes on
+				mine := arrived[who] // it doesn't arrive again before it continues
 				yield(func() bool { return arrived[1-who] >= mine })
 			}
 			leader := func(yield func(step) bool) {
@@ -378,7 +380,8 @@ func when(rule bool, of []*fifo) []*fifo {
 	return nil
 }
 
-// TestFIFOsModel: whatever the order of threads, no slot is overwritten before it is read, and all ranks end.
+// TestFIFOsModel checks that whatever the order of threads, no slot is overwritten before it is read, and all ranks
+// end.
 func TestFIFOsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks, launches, rng := drawModel(t)

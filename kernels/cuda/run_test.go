@@ -24,10 +24,10 @@ type host struct {
 
 const arenaBytes = 64 << 20
 
-// runner is the command that runs kernels.
+// runner is the path of the program that runs kernels.
 var runner []string
 
-// TestMain compiles it.
+// TestMain compiles the runner.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "carillon-kernels-")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	runner = []string{program}
-	// Older ThreadSanitizers don't start where the kernel randomizes addresses in more than 28 bits.
+	// Older ThreadSanitizers don't start if the kernel randomizes addresses in more than 28 bits.
 	if exec.Command("setarch", "-R", "true").Run() == nil {
 		runner = []string{"setarch", "-R", program}
 	}
@@ -56,10 +56,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newHost starts the program.
+// newHost starts the runner.
 func newHost(t testing.TB) *host {
 	t.Helper()
-	for _, pattern := range []string{"*.cu", "*.h", "testdata/*"} { // go test sees here what its result depends on
+	for _, pattern := range []string{"*.cu", "*.h", "testdata/*"} { // go test sees here the files that its result depends on
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatal(pattern, err)
@@ -114,7 +114,7 @@ func (h *host) send(parts ...any) {
 	}
 }
 
-// alloc returns the address of memory that is zero.
+// alloc returns the address of zeroed memory.
 func (h *host) alloc(bytes int) uint64 {
 	at := h.arena + h.next
 	h.next += uint64(bytes+63) &^ 63
@@ -135,14 +135,14 @@ func (h *host) get(at uint64, bytes int) []byte {
 	return h.read(bytes)
 }
 
-// A launch is a kernel's, by all ranks.
+// A launch is a launch of a kernel by all ranks.
 type launch struct {
 	function string
 	grid     Grid
 	ranks    []ExchangeArgs
 }
 
-// start lets each rank run its part of some launches, one after the other, as a stream does.
+// start makes each rank run its part of some launches, one after the other, as a stream does.
 func (h *host) start(launches ...launch) {
 	h.send(byte('L'), uint64(len(launches[0].ranks)), uint64(len(launches)))
 	for _, l := range launches {
@@ -156,20 +156,20 @@ func (h *host) launch(function string, grid Grid, ranks ...ExchangeArgs) {
 	h.start(launch{function, grid, ranks})
 }
 
-// running is how many ranks have not done yet what was launched.
+// running returns how many ranks have not finished their launches.
 func (h *host) running() int {
 	h.send(byte('P'))
 	return int(binary.NativeEndian.Uint64(h.read(8)))
 }
 
-// join waits for what was launched.
+// join waits for all launches.
 func (h *host) join() {
 	h.send(byte('J'))
 	h.read(1)
 }
 
-// words returns which launch of a rank was the last of which all blocks are done, and what its block with the highest
-// phase waits for, or why one has given up.
+// words returns a rank's last launch of which all blocks are done, and what its block with the highest phase waits for,
+// or why a block has given up.
 func (h *host) words(a Args) (done, waits Word) {
 	all := make([]Words, MaxBlocks)
 	if err := binary.Read(bytes.NewReader(h.get(a.Words, 32*MaxBlocks)), binary.NativeEndian, &all); err != nil {
@@ -204,7 +204,7 @@ const (
 	threads  = 3
 )
 
-// communicator allocates what ranks need, and returns parameters with that in them.
+// communicator allocates the memory that ranks need, and returns parameters with it.
 func (h *host) communicator(ranks, half int) []ExchangeArgs {
 	half = (half + HalfUnit - 1) / HalfUnit * HalfUnit
 	windows := make([]uint64, ranks)
@@ -219,14 +219,14 @@ func (h *host) communicator(ranks, half int) []ExchangeArgs {
 			State: h.alloc(StateBytes), Half: uint64(half), Words: h.alloc(16+32*MaxBlocks) + 16, Abort: abort,
 			Slot: slot, Channels: channels,
 			Tells:     1,
-			Operation: 3, // so that the kernels number the launches
+			Operation: 3, // makes the kernels number the launches
 		}
 		copy(all[r].Window[:], slices.Concat(windows[r:], windows[:r]))
 	}
 	return all
 }
 
-// grid is the smallest for a kernel on so many bytes.
+// grid returns the smallest grid for a kernel on the given number of bytes.
 func grid(k Kernel, a *Args, bytes int) Grid {
 	return GridFor(k, a, bytes, Grid{Blocks: 2, Threads: threads})
 }
@@ -239,13 +239,13 @@ func encode(v any) []byte {
 	return b
 }
 
-// await polls until something is so.
+// await polls until a condition holds.
 func (h *host) await(so func() bool) {
 	for !so() {
 	}
 }
 
-// waitsFor polls a rank's words until they say something.
+// waitsFor polls a rank's words until they report a phase.
 func (h *host) waitsFor(a Args, phase Phase) (w Word) {
 	h.await(func() bool { _, w = h.words(a); return w.Phase == phase })
 	return w

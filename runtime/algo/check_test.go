@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 )
 
-// Each way of spoiling a good plan must be found out.
+// Each way of spoiling a good plan must be detected.
 func TestCheckFinds(t *testing.T) {
 	allReduce := func(a algo.Algorithm) Case {
 		return Case{

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// String shows a plan for people, a step a line.
+// String formats a plan for humans, a step per line.
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v, %d elements of scratch\n", p.Algorithm, p.Tmp)
@@ -17,7 +17,7 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// String shows a step for people: what it does, and what it waits for.
+// String formats a step for humans: what it does, and what it waits for.
 func (s *Step) String() string {
 	var text string
 	switch s.Kind {
@@ -49,13 +49,13 @@ func (s *Step) String() string {
 	return text
 }
 
-// String is the span as a slice expression.
+// String formats the span as a slice expression.
 func (s Span) String() string {
 	names := [...]string{In: "in", Out: "out", Tmp: "tmp", Posted: "posted"}
 	return fmt.Sprintf("%s[%d:%d]", names[s.Buf], s.Off, s.Off+s.Len)
 }
 
-// Whatever the table says, there must be a plan for it.
+// There must be a plan for whatever the table chooses.
 func TestEveryRuleHasAPlan(t *testing.T) {
 	for _, r := range rules() {
 		if !slices.Contains(For(r.call), r.take) {

@@ -11,13 +11,13 @@ import (
 
 // Case is an operation to check.
 type Case struct {
-	Request   algo.Request // Rank is not looked at
+	Request   algo.Request // Rank is ignored
 	Algorithm algo.Algorithm
 	InPlace   bool
 	Seed      uint64
 }
 
-// String names the case so that it can be found again.
+// String describes the case so that it can be found again.
 func (c Case) String() string {
 	place := "separate"
 	if c.InPlace {
@@ -48,8 +48,8 @@ func Run(c Case) ([]*algo.Plan, error) {
 	return plans, Check(c, plans)
 }
 
-// Check checks the form of all ranks' plans and proves them free of races; then it interprets them, and checks what is
-// in every rank's Out at the end.
+// Check checks the form of all ranks' plans and proves them free of races; then it interprets them, and checks every
+// rank's Out at the end.
 func Check(c Case, plans []*algo.Plan) error {
 	ranks := make([]*rank, len(plans))
 	for r, p := range plans {
@@ -86,7 +86,7 @@ func newRank(c Case, r int, p *algo.Plan) *rank {
 	return k
 }
 
-// checkForm checks what every plan must keep to whatever it is for.
+// checkForm checks the rules that every plan must follow.
 func (k *rank) checkForm(size, self int) error {
 	for i := range k.plan.Steps {
 		s := &k.plan.Steps[i]
@@ -121,7 +121,7 @@ func hasPeer(s *algo.Step) bool {
 	return s.Kind == algo.StepSend || s.Kind == algo.StepRecv || s.Kind == algo.StepRecvReduce
 }
 
-// Reads are the spans that a step reads of its rank's memory.
+// Reads returns the spans that a step reads in its rank's memory.
 func Reads(s *algo.Step) []algo.Span {
 	var spans []algo.Span
 	switch s.Kind {
@@ -134,7 +134,7 @@ func Reads(s *algo.Step) []algo.Span {
 	return slices.DeleteFunc(spans, func(sp algo.Span) bool { return sp.Buf == algo.Posted })
 }
 
-// Writes are the spans that a step writes of its rank's memory.
+// Writes returns the spans that a step writes in its rank's memory.
 func Writes(s *algo.Step) []algo.Span {
 	if s.Kind == algo.StepSend || s.Kind == algo.StepPost {
 		return nil
@@ -142,7 +142,7 @@ func Writes(s *algo.Step) []algo.Span {
 	return []algo.Span{s.Dst}
 }
 
-// limit is how many elements of step i may be done by now.
+// limit returns how many elements of step i may be done by now.
 func (k *rank) limit(i int) int {
 	s := &k.plan.Steps[i]
 	for w := s.Wait.From; w < s.Wait.To; w++ {
@@ -156,7 +156,7 @@ func (k *rank) limit(i int) int {
 	return s.Len()
 }
 
-// head is the first unfinished step of a list, algo.None if there is none.
+// head returns the first unfinished step of a list, algo.None if there is none.
 func (k *rank) head(list []int) int {
 	for _, i := range list {
 		if k.done[i] < k.plan.Steps[i].Len() {
@@ -169,7 +169,7 @@ func (k *rank) head(list []int) int {
 // move is something that can progress: a message between two ranks, or a local step (to is then from).
 type move struct{ from, to, send, recv int }
 
-// interpret runs all ranks' steps until they are done, or none can go on.
+// interpret runs all ranks' steps until they are done, or none can continue.
 func interpret(ranks []*rank, rng *rand.Rand) error {
 	for {
 		moves, left, err := possible(ranks)
@@ -197,7 +197,7 @@ func interpret(ranks []*rank, rng *rand.Rand) error {
 
 func (k *rank) room(i int) int { return k.limit(i) - k.done[i] }
 
-// possible lists what can progress now, and counts the steps that have not ended.
+// possible lists the moves that can progress now, and counts the steps that have not ended.
 func possible(ranks []*rank) (moves []move, left int, err error) {
 	for r, k := range ranks {
 		for i := range k.plan.Steps {
@@ -271,8 +271,8 @@ func apply(ranks []*rank, m move, n int) {
 	}
 }
 
-// layout is how many elements rank r's In and Out have, and where In begins in Out, or Out in In, in place: exactly one
-// of the two is 0 unless both are.
+// layout returns how many elements rank r's In and Out have, and, for in-place calls, where In begins in Out, or Out in
+// In: at least one of the two is 0.
 func layout(c Case, r int) (in, out, inOff, outOff int) {
 	n, size := c.Request.Count, c.Request.Size
 	root := r == c.Request.Root
@@ -309,13 +309,13 @@ func layout(c Case, r int) (in, out, inOff, outOff int) {
 	return 0, 0, 0, 0
 }
 
-// shares says whether the case has rank r's In and Out in the same memory.
+// shares reports whether rank r's In and Out share memory in this case.
 func shares(c Case, r int) bool {
 	in, out, _, _ := layout(c, r)
 	return c.InPlace && c.Request.Call != lifecycle.CallAllToAll && in > 0 && out > 0
 }
 
-// buffers makes rank r's In, filled, and Out.
+// buffers makes rank r's In, filled, and its Out.
 func buffers(c Case, r int) (in, out []Value) {
 	nIn, nOut, inOff, outOff := layout(c, r)
 	in, out = make([]Value, nIn), make([]Value, nOut)
@@ -332,7 +332,7 @@ func buffers(c Case, r int) (in, out []Value) {
 	return in, out
 }
 
-// checkResult compares every Out with what the call is defined to give, and In with what it was.
+// checkResult compares every Out with the defined result of the call, and In with its original contents.
 func checkResult(c Case, ranks []*rank) error {
 	if c.Request.Call == lifecycle.CallBarrier {
 		return nil
@@ -358,7 +358,7 @@ func checkResult(c Case, ranks []*rank) error {
 	return nil
 }
 
-// expected is the Sum of element i of rank r's Out.
+// expected returns the Sum of element i of rank r's Out.
 func expected(c Case, r, i int) uint64 {
 	n, root := c.Request.Count, c.Request.Root
 	all := func(i int) (sum uint64) {

@@ -22,8 +22,8 @@ func collectives() []lifecycle.Call {
 	return calls
 }
 
-// placements are the nodes on which size ranks are put, for an algorithm to which that matters: none, as many ranks on
-// each, in order and dealt out, and more on one than on the other.
+// placements returns the nodes of size ranks, for an algorithm that depends on them: none, equal numbers of ranks on
+// each, in order and interleaved, and more ranks on one node than on the other.
 func placements(a algo.Algorithm, size int) [][]int {
 	all := [][]int{nil}
 	if a != algo.Hierarchical || size < 2 {
@@ -44,7 +44,7 @@ func placements(a algo.Algorithm, size int) [][]int {
 	return all
 }
 
-// board is room for whatever the cases post, if the algorithm needs that.
+// board returns room for all that the cases post, if the algorithm needs it.
 func board(a algo.Algorithm) int {
 	if a >= algo.OneShot {
 		return 1 << 30
@@ -52,7 +52,7 @@ func board(a algo.Algorithm) int {
 	return 0
 }
 
-// check runs a case, and compares what is sent with what the algorithms' docs say.
+// check runs a case, and compares the amount sent with the documentation of the algorithms.
 func check(c Case) error {
 	plans, err := Run(c)
 	if err != nil {
@@ -66,7 +66,7 @@ func check(c Case) error {
 			}
 		}
 	}
-	c.Algorithm = plans[0].Algorithm // another one, where it can't be that
+	c.Algorithm = plans[0].Algorithm // another one if this one is impossible
 	want := sent(c)
 	if plans[0].Algorithm >= algo.OneShot {
 		want = 0
@@ -77,7 +77,7 @@ func check(c Case) error {
 	return nil
 }
 
-// sent is how many elements all ranks together send.
+// sent returns how many elements all ranks together send.
 func sent(c Case) int {
 	n, count := c.Request.Size, c.Request.Count
 	if n == 1 {
@@ -125,7 +125,7 @@ func TestPlansAreRight(t *testing.T) {
 			t.Parallel()
 			for _, a := range algo.For(call) {
 				for size := 1; size <= 17; size++ {
-					// A huge element makes a small count a large message.
+					// A huge element turns a small count into a large message.
 					for _, shape := range [][2]int{{0, 8}, {1, 8}, {size - 1, 8}, {size + 1, 8}, {size + 2, 1 << 20}} {
 						for _, nodes := range placements(a, size) {
 							for _, inPlace := range []bool{false, true} {
@@ -170,7 +170,7 @@ func TestPlansAreRightForAnything(t *testing.T) {
 	})
 }
 
-// Large counts have chunks that are aligned; they must still cover everything once.
+// Large counts have aligned chunks; these must still cover everything exactly once.
 func TestChunksOfLargeCounts(t *testing.T) {
 	for _, a := range []algo.Algorithm{algo.Ring, algo.Direct} {
 		c := Case{
@@ -188,7 +188,7 @@ func TestChunksOfLargeCounts(t *testing.T) {
 	}
 }
 
-// TestPlans shows the plans of single ranks, in testdata: CALL ALGORITHM rank=R size=N count=ELEMENTS element=BYTES
+// TestPlans compares plans of single ranks with testdata: CALL ALGORITHM rank=R size=N count=ELEMENTS element=BYTES
 // [nodes=M].
 func TestPlans(t *testing.T) {
 	datadriven.RunTest(t, "testdata/plans.txt", func(t *testing.T, d *datadriven.TestData) string {
@@ -252,7 +252,7 @@ func TestChoose(t *testing.T) {
 	if got := algo.Make(large, algo.Tree).Algorithm; got != algo.Tree {
 		t.Errorf("overridden, Make takes %v, want %v", got, algo.Tree)
 	}
-	large.Call = lifecycle.CallAllToAll // which has no tree
+	large.Call = lifecycle.CallAllToAll // AllToAll has no tree
 	if got := algo.Make(large, algo.OneShot).Algorithm; got != algo.Direct {
 		t.Errorf("overridden by what has no room, Make takes %v, want %v", got, algo.Direct)
 	}

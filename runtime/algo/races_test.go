@@ -6,17 +6,17 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 )
 
-// order is what a plan's edges say of a later step and an earlier one.
+// order is the order of a later and an earlier step that a plan's edges impose.
 type order uint8
 
 const (
-	free   order = iota // nothing: they may run in any order
+	free   order = iota // none: they may run in any order
 	stream              // element k of the later one comes after element k of the earlier one
 	behind              // the later one starts when the earlier one has ended
 )
 
-// Races looks for two steps of rank r's plan that touch the same memory, at least one of them writing, in an order that
-// the plan leaves open. It says so for any timing, not only for one that was tried.
+// Races looks for two steps of rank r's plan that access the same memory, at least one of them writing, in an order
+// that the plan does not determine. Its result holds for any timing, not only for one that was tried.
 func Races(c Case, r int, p *algo.Plan) error {
 	before := orders(p)
 	for j := range p.Steps {
@@ -46,7 +46,7 @@ func Races(c Case, r int, p *algo.Plan) error {
 	return nil
 }
 
-// idle says whether a step copies memory onto itself, which changes nothing: engines leave it out.
+// idle reports whether a step copies memory onto itself, which changes nothing: engines skip it.
 func idle(c Case, r int, s *algo.Step) bool {
 	if s.Kind != algo.StepCopy || s.Src.Buf == algo.Posted {
 		return false
@@ -55,7 +55,7 @@ func idle(c Case, r int, s *algo.Step) bool {
 	return overlap && inSrc == inDst
 }
 
-// orders works out what the edges of a plan mean for every pair of steps: the strongest order on any path between them.
+// orders computes the order of every pair of steps from the plan's edges: the strongest order on any path between them.
 func orders(p *algo.Plan) [][]order {
 	before := make([][]order, len(p.Steps))
 	lastSend, lastRecv := map[int]int{}, map[int]int{}
@@ -76,7 +76,7 @@ func orders(p *algo.Plan) [][]order {
 		for i := s.Wait.From; i < s.Wait.To; i++ {
 			edge(i, behind)
 		}
-		// Messages of one connection and direction go one after the other.
+		// Messages of one connection and direction are ordered.
 		last := lastSend
 		if s.Kind != algo.StepSend {
 			last = lastRecv
@@ -91,7 +91,7 @@ func orders(p *algo.Plan) [][]order {
 	return before
 }
 
-// weaker is the order of two edges in a row: if one of them is a barrier, the whole path is.
+// weaker returns the order of two consecutive edges: if one of them is a barrier, the whole path is.
 func weaker(a, b order) order {
 	if a == behind || b == behind {
 		return behind
@@ -99,7 +99,7 @@ func weaker(a, b order) order {
 	return stream
 }
 
-// clash says whether a later step may touch a span that overlaps an earlier step's, too early.
+// clash reports whether a later step may access a span that overlaps an earlier step's span too early.
 func clash(c Case, r int, earlier, later algo.Span, o order) bool {
 	from, to, overlap := intersect(c, r, earlier, later)
 	if !overlap || o == behind {
@@ -108,11 +108,11 @@ func clash(c Case, r int, earlier, later algo.Span, o order) bool {
 	if o == free {
 		return true
 	}
-	// The same place is element from of the earlier step and element to of the later one.
+	// The same memory is element from of the earlier step and element to of the later one.
 	return from > to
 }
 
-// intersect says whether two spans share memory, and for the first place that they share, which element of each it is.
+// intersect reports whether two spans share memory, and returns each span's element at the first shared position.
 func intersect(c Case, r int, a, b algo.Span) (inA, inB int, overlap bool) {
 	offA, offB := a.Off, b.Off
 	if a.Buf != b.Buf {

@@ -2,17 +2,17 @@ package algo_test
 
 // Value is an element that remembers how it was made.
 type Value struct {
-	Sum  uint64 // of the originals in it: what a reduction must give in any order
-	Expr uint64 // a hash of the expression, with its order and brackets: equal only if a float's bits would be
+	Sum  uint64 // sum of its originals: the result of a reduction in any order
+	Expr uint64 // a hash of the expression, with its order and parentheses: equal only if a float's bits would be equal
 }
 
-// Original is element i of rank r's In.
+// Original returns element i of rank r's In.
 func Original(r, i int) Value {
 	v := mix(uint64(r)<<40 | uint64(i) + 1)
 	return Value{Sum: v, Expr: v}
 }
 
-// Combine is v op w. It is neither commutative nor associative in Expr.
+// Combine returns v op w. Its Expr is neither commutative nor associative.
 func (v Value) Combine(w Value) Value {
 	return Value{Sum: v.Sum + w.Sum, Expr: mix(3*mix(v.Expr) + mix(w.Expr))}
 }

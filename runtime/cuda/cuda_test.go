@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda/fakecuda"
 )
 
-// library is the fake driver.
+// library is the path of the fake driver.
 var library string
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// open opens a fake driver of the test's own: a copy, which the loader takes for another library.
+// open opens a separate fake driver for the test: a copy, which the loader takes for another library.
 func open(tb testing.TB, variables ...string) *cuda.Driver {
 	tb.Helper()
 	data, err := os.ReadFile(library)
@@ -158,7 +158,7 @@ func TestMemory(t *testing.T) {
 	want(t, c.CopyToHost(make([]byte, n+1), p), cuda.ErrInvalidValue)
 	must(t, c.Free(p))
 	want(t, c.Free(p), cuda.ErrInvalidValue)
-	want(t, s.Copy(q, p, n), cuda.ErrInvalidValue) // freed, and so no host memory
+	want(t, s.Copy(q, p, n), cuda.ErrInvalidValue) // freed, so not host memory
 	for _, p := range []cuda.Pointer{p, cuda.Pointer(uintptr(unsafe.Pointer(&in[0])))} {
 		_, err = c.Lookup(p)
 		want(t, err, cuda.ErrInvalidValue)
@@ -201,7 +201,7 @@ func TestPeers(t *testing.T) {
 	want(t, a.EnablePeer(b), cuda.ErrPeerUnsupported)
 }
 
-// What is on a stream waits: for a value in memory, and for an event of another device's.
+// Work on a stream waits: for a value in memory, and for an event of another device.
 func TestStream(t *testing.T) {
 	d := open(t)
 	a, b := context(t, d, 0), context(t, d, 1)
@@ -249,7 +249,7 @@ func TestStream(t *testing.T) {
 	want(t, begin.Query(), cuda.ErrInvalidHandle)
 }
 
-// A failure stays with the context, or is of one call, as its code says.
+// A failure stays with the context, or affects only one call, depending on its code.
 func TestFailure(t *testing.T) {
 	c := context(t, open(t, "FAKECUDA_FAIL=cuMemAlloc_v2:2:2,cuMemcpyAsync:700:1"), 0)
 	p, err := c.Alloc(1)
@@ -267,7 +267,7 @@ func TestFailure(t *testing.T) {
 	want(t, c.Synchronize(), cuda.ErrContextLost)
 }
 
-// Other contexts that are current on a thread stay so; one that has ended fails, and doesn't hinder others.
+// Other contexts that are current on a thread stay current; one that has ended fails, and doesn't hinder others.
 func TestContexts(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -294,7 +294,7 @@ func TestContexts(t *testing.T) {
 	must(t, a.Synchronize())
 }
 
-// What puts work on a stream allocates nothing.
+// Putting work on a stream allocates nothing.
 func TestAllocations(t *testing.T) {
 	c := context(t, open(t), 0)
 	s := stream(t, c)

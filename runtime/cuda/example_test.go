@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// A copy to the device, and one back. In a program the path is empty.
+// A copy to the device, and one back. A program passes an empty path.
 func Example() {
 	driver, err := cuda.Open(library)
 	if err != nil {

@@ -22,13 +22,13 @@ type add struct {
 	_     uint32
 }
 
-// kernel loads the kernel in testdata on a device of its own.
+// kernel loads the kernel in testdata on a separate device.
 func kernel(t *testing.T) (*cuda.Context, *cuda.Function) {
 	t.Helper()
 	kernels, err := fakecuda.BuildKernels(t.TempDir(), "testdata/kernel.cc")
 	must(t, err)
 	d := open(t)
-	t.Setenv("FAKECUDA_KERNELS", kernels) // read when the first function is asked for
+	t.Setenv("FAKECUDA_KERNELS", kernels) // read when the first function is looked up
 	c := context(t, d, 0)
 	m, err := c.Load([]byte(image))
 	must(t, err)
@@ -76,7 +76,7 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// A kernel that does nothing is launched like others; the fake driver takes it from its PTX.
+// A kernel that does nothing is launched like others; the fake driver finds it in its PTX.
 func TestLaunchNothing(t *testing.T) {
 	c, behind := kernel(t)
 	const ptx = ".version 6.2\n.target sm_70\n.visible .entry nothing(\n.param .b64 p)\n{\n\tret;\n}\n\x00"
@@ -101,7 +101,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 	m, err := c.Load([]byte(image))
 	must(t, err)
-	for _, name := range []string{"lost", "sub"} { // in the image alone, and nowhere
+	for _, name := range []string{"lost", "sub"} { // only in the image, and nowhere
 		if _, err := m.Function(name); !errors.Is(err, cuda.ErrNotFound) {
 			t.Errorf("function %s: %v", name, err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// peer is another process: it copies what is in memory that it opens by a handle to memory whose descriptor is 3.
+// peer is another process: it copies memory that it opens by a handle to memory whose descriptor is 3.
 func peer(path string) error {
 	d, err := cuda.Open(path)
 	if err != nil {
@@ -93,7 +93,7 @@ func TestProcesses(t *testing.T) {
 	fd, err := m.Export()
 	must(t, err)
 	file := os.NewFile(uintptr(fd), "shared")
-	must(t, m.Release()) // it is mapped, and so stays
+	must(t, m.Release()) // it is mapped, so it stays
 
 	exe, err := os.Executable()
 	must(t, err)
@@ -115,7 +115,7 @@ func TestProcesses(t *testing.T) {
 	want(t, m.Release(), cuda.ErrInvalidValue)
 }
 
-// Devices that don't reach each other's memory share some of the host.
+// Devices that can't access each other's memory share host memory.
 func TestCreateOnHost(t *testing.T) {
 	d := open(t, "FAKECUDA_NO_PEERS=1")
 	a, b := context(t, d, 0), context(t, d, 1)
@@ -151,7 +151,7 @@ func TestCreateOnHost(t *testing.T) {
 	must(t, errors.Join(a.Unmap(mine, n), b.Unmap(theirs, n)))
 }
 
-// A stream writes into the host's memory.
+// A stream writes into host memory.
 func TestRegister(t *testing.T) {
 	c := context(t, open(t), 0)
 	memory, err := syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE,

@@ -29,20 +29,20 @@ var (
 	secret = []byte("a secret of 16 bytes or more")
 )
 
-// entered is a connection that has come into a room.
+// entered is a connection that has entered a room.
 type entered struct {
 	about About
 	conn  net.Conn
 }
 
-// listen opens a door on loopback, with a room, that is closed with the test.
+// listen opens a door on loopback, with a room; the test closes it at its end.
 func listen(t *testing.T, log *slog.Logger) (*Door, <-chan entered) {
 	t.Helper()
 	d, err := Listen(t.Context(), "127.0.0.1:0", Plain, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.Close() }) // some tests have closed it
+	t.Cleanup(func() { _ = d.Close() }) // some tests have already closed it
 	return d, open(t, d)
 }
 
@@ -55,7 +55,7 @@ func open(t *testing.T, d *Door) <-chan entered {
 	return came
 }
 
-// once has Dial make one attempt.
+// once makes Dial make only one attempt.
 func once(err error) error { return err }
 
 // dial opens a connection, which ends with the test.
@@ -70,7 +70,7 @@ func dial(t *testing.T, d *Door, h Hello) (net.Conn, error) {
 	return conn, err
 }
 
-// mustEnter checks that somebody with the secret gets in.
+// mustEnter checks that a dialer with the secret gets in.
 func mustEnter(t *testing.T, d *Door, came <-chan entered) {
 	t.Helper()
 	conn, err := dial(t, d, Hello{Room: parlor, About: About{5, 6}, Secret: secret})
@@ -128,7 +128,7 @@ func TestListenAtAnAddressThatIsTaken(t *testing.T) {
 	}
 }
 
-// shake runs the door's part against what a dialer says, and returns what comes of it.
+// shake runs the door's part against a dialer's messages, and returns the result.
 func shake(t *testing.T, dialer func(net.Conn)) error {
 	t.Helper()
 	here, there := net.Pipe()
@@ -143,7 +143,7 @@ func shake(t *testing.T, dialer func(net.Conn)) error {
 	return err
 }
 
-// said keeps what is written.
+// said collects what is written.
 type said struct {
 	net.Conn
 	written *bytes.Buffer
@@ -154,7 +154,7 @@ func (s said) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// Without the secret nobody gets in, though it knows everything else; and what was said once is of no use a second
+// Without the secret, no dialer gets in, even if it knows everything else; and recorded messages are useless a second
 // time.
 func TestProofs(t *testing.T) {
 	h := Hello{Room: parlor, Secret: secret}
@@ -197,7 +197,7 @@ func TestProofs(t *testing.T) {
 	})
 }
 
-// A dialer says nothing more to a door that does not have the secret.
+// A dialer sends nothing more to a door that does not have the secret.
 func TestDoorWithoutTheSecret(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
@@ -256,8 +256,8 @@ func (l *logbook) all() []string {
 	return slices.Clone(l.lines)
 }
 
-// TestGarbage sends what ports on a network get to hear. Who does not speak the protocol is told nothing, and nobody is
-// held on to.
+// TestGarbage sends what network ports typically receive. A dialer that does not speak the protocol is told nothing,
+// and no such connection is kept.
 func TestGarbage(t *testing.T) {
 	book := newLogbook()
 	d, came := listen(t, book.logger())
@@ -305,14 +305,14 @@ func TestGarbage(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// There is no line of those that said nothing, came for what is not there, or left before they proved themselves.
+	// No line is logged for connections that sent nothing, asked for an unknown room, or left before their proof.
 	want := fmt.Sprintf("count=%d", len(garbage)-4)
 	if lines := book.all(); len(lines) != 2 || !strings.Contains(lines[1], want) {
 		t.Errorf("the refusals make these lines, not one at once and one of %s at the end: %q", want, lines)
 	}
 }
 
-// TestCrowd fills every place with connections that say nothing. Others get in all the same.
+// TestCrowd fills every place with connections that send nothing. Others get in all the same.
 func TestCrowd(t *testing.T) {
 	d, came := listen(t, quiet)
 	d.mu.Lock()
@@ -337,7 +337,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// pipes is a listener for tests in virtual time.
+// pipes is a listener for tests with virtual time.
 type pipes struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -366,7 +366,8 @@ func (p *pipes) dial() net.Conn {
 	return here
 }
 
-// TestSilentStrangerIsShownOut in virtual time: nobody holds a place for longer than a handshake takes.
+// TestSilentStrangerIsShownOut checks, in virtual time, that no stranger holds a place for longer than a handshake
+// takes.
 func TestSilentStrangerIsShownOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, book := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}, newLogbook()
@@ -386,7 +387,7 @@ func TestSilentStrangerIsShownOut(t *testing.T) {
 			!strings.Contains(lines[0], "count=1 ") {
 			t.Errorf("the log: %q", lines)
 		}
-		time.Sleep(refusalPeriod) // virtual: the next one is worth a line again
+		time.Sleep(refusalPeriod) // virtual time: the next one is logged again
 		conn := network.dial()
 		if _, err := conn.Write([]byte("GET")); err != nil {
 			t.Error(err)
@@ -402,7 +403,7 @@ func TestSilentStrangerIsShownOut(t *testing.T) {
 	})
 }
 
-// FuzzAnswer gives the door what a stranger may send: none of it gets in.
+// FuzzAnswer gives the door any input that a stranger may send: none of it gets in.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(magic))
 	f.Add(append([]byte(magic), make([]byte, 200)...))
@@ -418,7 +419,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzGreet gives a dialer what a stranger may answer: it takes none for a door.
+// FuzzGreet gives a dialer any answer that a stranger may send: the dialer takes none for a door's.
 func FuzzGreet(f *testing.F) {
 	f.Add([]byte{welcome, version})
 	f.Add([]byte{otherVersion, 9})
@@ -434,7 +435,8 @@ func FuzzGreet(f *testing.F) {
 	})
 }
 
-// TestGoneAndSilent: what the kernel of the other host answers tells that a program has ended; no answer tells nothing.
+// TestGoneAndSilent checks that the answer of the other host's kernel shows that a program has ended, and that no
+// answer shows nothing.
 func TestGoneAndSilent(t *testing.T) {
 	failed := func(op string, errno syscall.Errno) error {
 		return fmt.Errorf("door: %w", &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError("connect", errno)})
@@ -444,7 +446,7 @@ func TestGoneAndSilent(t *testing.T) {
 		gone, silent bool
 	}{
 		{failed("dial", syscall.ECONNREFUSED), true, false},
-		{failed("dial", syscall.ECONNRESET), true, false}, // it ended before it accepted
+		{failed("dial", syscall.ECONNRESET), true, false}, // the program ended before it accepted
 		{failed("dial", syscall.EHOSTUNREACH), false, true},
 		{failed("dial", syscall.ETIMEDOUT), false, true},
 		{failed("read", syscall.ECONNRESET), false, false},

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pair returns the two ends of a connection that is protected, each with what it has written.
+// pair returns the two ends of a protected connection, each with what it has written.
 func pair(wire Wire) (dialer, room *Sealed, fromDialer, fromRoom *bytes.Buffer) {
 	a := agreed{wire: wire, secret: secret, transcript: []byte("what both said")}
 	fromDialer, fromRoom = new(bytes.Buffer), new(bytes.Buffer)
@@ -19,7 +19,7 @@ func pair(wire Wire) (dialer, room *Sealed, fromDialer, fromRoom *bytes.Buffer) 
 	return dialer, room, fromDialer, fromRoom
 }
 
-// oneWay is a connection whose other end is not there at the same time.
+// oneWay is a connection whose other end does not exist at the same time.
 type oneWay struct {
 	net.Conn
 	r io.Reader
@@ -29,10 +29,10 @@ type oneWay struct {
 func (o oneWay) Read(p []byte) (int, error)  { return o.r.Read(p) }
 func (o oneWay) Write(p []byte) (int, error) { return o.w.Write(p) }
 
-// protected are the ways to protect a connection.
+// protected lists the ways to protect a connection.
 func protected() []Wire { return []Wire{Authenticate, Encrypt} }
 
-// Each side has what it asks for, at least.
+// Each side gets at least the protection that it asks for.
 func TestWiresMeet(t *testing.T) {
 	for there := Plain; there <= Encrypt; there++ {
 		for here := Plain; here <= Encrypt; here++ {
@@ -88,7 +88,7 @@ func TestParseWire(t *testing.T) {
 	}
 }
 
-// Somebody on the way can't make the two sides agree on less than they ask for.
+// An attacker on the network can't make the two sides agree on less than they ask for.
 func TestDowngrade(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
@@ -128,9 +128,9 @@ func TestWhatIsSeenOnTheWay(t *testing.T) {
 	}
 }
 
-// Whatever is done to the records on the way, what comes is what was sent, up to where it was done.
+// However an attacker modifies the records, the received data is what was sent, up to the first modification.
 func TestForgedRecords(t *testing.T) {
-	// Six records, and the bytes of each.
+	// Six records, and their sizes in bytes.
 	write := func(s *Sealed, wrote *bytes.Buffer) (records, payloads [][]byte) {
 		for i := range 6 {
 			payload := bytes.Repeat([]byte{byte('a' + i)}, 100+i)
@@ -151,7 +151,7 @@ func TestForgedRecords(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(reply, r [][]byte) [][]byte
-		good   int // records that come
+		good   int // records that arrive
 		err    error
 	}{
 		"nothing":               {func(_, r [][]byte) [][]byte { return r }, 6, io.EOF},
@@ -192,7 +192,7 @@ func TestForgedRecords(t *testing.T) {
 	}
 }
 
-// Records of one connection are of no use on another one with the same secret.
+// Records of one connection are invalid on another one with the same secret.
 func TestRecordsOfAnotherConnection(t *testing.T) {
 	dialer, _, wrote, _ := pair(Encrypt)
 	if _, err := dialer.Write([]byte("carillon")); err != nil {
@@ -225,7 +225,7 @@ func TestKeysAreUsedForAWhile(t *testing.T) {
 	}
 }
 
-// After a record that did not go out whole, none does.
+// After a record that was not completely written, nothing is written.
 func TestBrokenWrite(t *testing.T) {
 	here, there := net.Pipe()
 	s := agreed{wire: Encrypt, secret: secret}.over(here, true)
@@ -241,7 +241,7 @@ func TestBrokenWrite(t *testing.T) {
 	}
 }
 
-// FuzzSealed gives an end what a stranger may send: none of it comes through, and little is kept of it.
+// FuzzSealed gives an end any input that a stranger may send: none of it is passed on, and little of it is buffered.
 func FuzzSealed(f *testing.F) {
 	dialer, _, wrote, _ := pair(Encrypt)
 	_, _ = dialer.Write(make([]byte, 50)) // to a buffer

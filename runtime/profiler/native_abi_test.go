@@ -26,9 +26,9 @@ const (
 //go:embed testdata/profiler_abi.h.tmpl
 var abiTemplate string
 
-// TestABIHeaderIsCurrent keeps the C header of NCCL's profiler interface equal to the table of it: each version's event
-// descriptor, with assertions on every offset and size, an event with the fields of all versions, and the conversions
-// between them. Datadriven's -rewrite writes it anew.
+// TestABIHeaderIsCurrent compares the C header of NCCL's profiler interface with the one generated from its table: each
+// version's event descriptor, with assertions on every offset and size, an event with the fields of all versions, and
+// the conversions between them. Datadriven's -rewrite writes it anew.
 func TestABIHeaderIsCurrent(t *testing.T) {
 	datadriven.RunTestFromString(t, abiHeader+"\n----\n", func(t *testing.T, d *datadriven.TestData) string {
 		file := filepath.Join(t.TempDir(), "again.h")
@@ -51,7 +51,7 @@ func lines(t *testing.T, file string) []string {
 	return strings.Split(string(text), "\n")
 }
 
-// TestABIHeaderHolds compiles the header by each compiler that there is, and for arm64 where its compiler is installed.
+// TestABIHeaderHolds compiles the header with each available compiler, including the one for arm64 if it is installed.
 func TestABIHeaderHolds(t *testing.T) {
 	for _, cc := range []string{"gcc", "clang", "aarch64-linux-gnu-gcc"} {
 		if _, err := exec.LookPath(cc); err != nil {
@@ -66,7 +66,7 @@ func TestABIHeaderHolds(t *testing.T) {
 	}
 }
 
-// TestABIAssertionsBite changes a table's offset and size: the header that is made of it must not compile.
+// TestABIAssertionsBite changes an offset and a size in the table: the resulting header must not compile.
 func TestABIAssertionsBite(t *testing.T) {
 	text, err := os.ReadFile(abiTable)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestABIAssertionsBite(t *testing.T) {
 	}
 }
 
-// TestBadABITable reads tables that are none.
+// TestBadABITable reads invalid tables.
 func TestBadABITable(t *testing.T) {
 	const head = "kind\tversion\tunion_member\tfield\toffset_bytes\tsize_bytes\n"
 	for _, c := range []struct{ lines, want string }{
@@ -114,7 +114,7 @@ func TestBadABITable(t *testing.T) {
 	}
 }
 
-// compile checks a header.
+// compile compiles a header.
 func compile(t *testing.T, cc, header string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), cc, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion",
@@ -124,8 +124,8 @@ func compile(t *testing.T, cc, header string) (string, error) {
 	return string(out), err
 }
 
-// types are the kinds of events that have fields of their own, by the member of the descriptor's union that has them,
-// in the order of their numbers.
+// types are the kinds of events with their own fields, by their member of the descriptor's union, in the order of their
+// numbers.
 var types = []struct {
 	Member, Type string
 }{
@@ -145,7 +145,7 @@ var types = []struct {
 	{"kernelPhase", "KERNEL_PHASE"},
 }
 
-// texts and pointers are the fields of 8 bytes that are not numbers.
+// texts and pointers are the 8-byte fields that are not numbers.
 var (
 	texts = []string{
 		"name", "func", "datatype", "algo", "proto", "syncStrategy", "kernelVariant", "phaseName",
@@ -153,20 +153,20 @@ var (
 	pointers = []string{"parentObj", "sendBuff", "recvBuff", "buff", "stream", "parentGroup", "data"}
 )
 
-// renamed are fields that have another name in later versions.
+// renamed are fields with another name in later versions.
 var renamed = map[string]string{"nMaxChannels": "nChannels"}
 
 type field struct {
-	Name, Event  string // in the descriptor, and in the event
+	Name, Event  string // name in the descriptor, and in the event
 	CType        string
 	Offset, Size int
-	Coded        bool // a number where later versions have a text
+	Coded        bool // a number here, a text in later versions
 }
 
 type member struct {
 	Name, Type string
 	Fields     []field
-	Missing    []field // that the event has and this version lacks
+	Missing    []field // fields that the event has and this version lacks
 }
 
 type version struct {
@@ -176,7 +176,7 @@ type version struct {
 	Members []member
 }
 
-// member is the union's member of that name, nil if the version has none.
+// member returns the union's member of that name, nil if the version has none.
 func (v *version) member(name string) *member {
 	i := slices.IndexFunc(v.Members, func(m member) bool { return m.Name == name })
 	if i < 0 {
@@ -185,7 +185,7 @@ func (v *version) member(name string) *member {
 	return &v.Members[i]
 }
 
-// generate writes the header that follows from a table, which has a line for each field of each version's descriptor.
+// generate generates the header from a table, which has a line for each field of each version's descriptor.
 func generate(table, file string) error {
 	versions, err := read(table)
 	if err != nil {
@@ -213,7 +213,7 @@ func generate(table, file string) error {
 	return os.WriteFile(file, out.Bytes(), 0o644)
 }
 
-// read reads the table.
+// read parses the table.
 func read(table string) ([]version, error) {
 	f, err := os.Open(table)
 	if err != nil {
@@ -285,7 +285,7 @@ func newField(name string, offset, size int) (field, error) {
 	return f, nil
 }
 
-// event has the fields of all versions; where they differ, the latest version's.
+// event has the fields of all versions; if they differ, the latest version's.
 func event(versions []version) version {
 	all := version{Name: "event"}
 	for _, t := range types {

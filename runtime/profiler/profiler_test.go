@@ -23,11 +23,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a plug-in that lists what it is told; its handles are numbers.
+// fake is a plug-in that records its calls; its handles are numbers.
 type fake struct {
 	mask profiler.Mask
 	init func() error
-	call func() // in each call
+	call func() // called in each call
 
 	mu    sync.Mutex
 	lines []string
@@ -74,7 +74,7 @@ func (f *fake) State(h profiler.Handle, c *profiler.Change) {
 func (f *fake) Stop(h profiler.Handle, e *profiler.End) { f.say("%v: stop %v", h, e.Code) }
 func (f *fake) Finalize()                               { f.say("finalize") }
 
-// logged is a log, and what is in it.
+// logged is a log, and its contents.
 func logged() (*slog.Logger, func() string) {
 	var mu sync.Mutex
 	var b strings.Builder
@@ -99,7 +99,7 @@ func allReduce() *profiler.Operation {
 	return &profiler.Operation{Call: lifecycle.CallAllReduce, Peer: -1, Count: 4}
 }
 
-// Events have their parents, by the mask; an operation that is in no group is a group of one.
+// Events have their parents, according to the mask; an operation outside groups is a group of one.
 func TestOrder(t *testing.T) {
 	const all = "1: start 0x100 parent=<nil> group=<nil> none|1: state 23 0|1: state 24 0|" +
 		"2: start 0x200 parent=1 group=<nil> all_reduce|2: stop ok|3: start 0x1 parent=<nil> group=<nil> none|" +
@@ -141,7 +141,7 @@ func TestOrder(t *testing.T) {
 		foreign.Owner.Generation++
 		comm.Stop(comm.StartProxyOp(&foreign, profiler.ProxyOpInProgress), lifecycle.CodeOK)
 		comm.Stop(op, lifecycle.CodeRankDead)
-		comm.Stop(op, lifecycle.CodeRankDead) // twice: nothing
+		comm.Stop(op, lifecycle.CodeRankDead) // the second time has no effect
 		group := comm.StartGroup()
 		send := comm.StartOperation(group, &profiler.Operation{Call: lifecycle.CallSend, Peer: 0})
 		comm.Stop(send, lifecycle.CodeOK)
@@ -159,13 +159,13 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A plug-in that misbehaves is switched off, and the caller and the other plug-in go on.
+// A plug-in that misbehaves is switched off, and the caller and the other plug-in continue.
 func TestSwitchedOff(t *testing.T) {
 	block := make(chan struct{})
 	for name, c := range map[string]struct {
 		bad  *fake
 		want string
-		soon bool // it returns when block is closed
+		soon bool // the plug-in returns when block is closed
 	}{
 		"panics":        {bad: &fake{call: func() { panic("broken") }}, want: "it panicked: broken"},
 		"ends":          {bad: &fake{call: runtime.Goexit}, want: "it ended its goroutine"},
@@ -200,7 +200,7 @@ func TestSwitchedOff(t *testing.T) {
 	close(block)
 }
 
-// One whose queue is full is switched off at once: nobody waits for it.
+// A plug-in whose queue is full is switched off at once: nothing waits for it.
 func TestSlow(t *testing.T) {
 	block := make(chan struct{})
 	slow := &fake{mask: profiler.All, call: func() { <-block }}
@@ -229,13 +229,13 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// owned is a handle that knows for which communicator of which plug-in it was made.
+// owned is a handle that records the communicator and the plug-in that it was made for.
 type owned struct {
 	recorder *owner
 	open     bool
 }
 
-// owner checks that it gets only what it has returned itself.
+// owner checks that it only gets handles that it has returned itself.
 type owner struct {
 	t      *rapid.T
 	plugin *owners
@@ -279,8 +279,8 @@ func (o *owner) State(h profiler.Handle, _ *profiler.Change) { o.check("a state"
 func (o *owner) Stop(h profiler.Handle, _ *profiler.End)     { o.check("a stop", h, true).open = false }
 func (o *owner) Finalize()                                   { o.ended = true }
 
-// Whatever ranks, proxies and generations do in whatever order, with events that have ended or are of others: a plug-in
-// gets only handles that it returned itself, for this communicator, and that are open.
+// Whatever ranks, proxies and generations do, in whatever order, with events that have ended or belong to others, a
+// plug-in only gets handles that it returned itself, for this communicator, and that are open.
 func TestHandles(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plugins := []*owners{{t: rt}, {t: rt}}
@@ -295,7 +295,7 @@ func TestHandles(t *testing.T) {
 		steps := rapid.IntRange(1, 200).Draw(rt, "steps")
 		for range steps {
 			c := comms[rapid.IntRange(0, len(comms)-1).Draw(rt, "comm")]
-			id := ids[rapid.IntRange(0, len(ids)-1).Draw(rt, "id")] // of any communicator, open or not
+			id := ids[rapid.IntRange(0, len(ids)-1).Draw(rt, "id")] // from any communicator, open or not
 			owner := comms[rapid.IntRange(0, len(comms)-1).Draw(rt, "owner")].Owner()
 			owner.PID += rapid.IntRange(0, 1).Draw(rt, "process")
 			switch rapid.IntRange(0, 7).Draw(rt, "act") {
@@ -328,7 +328,7 @@ func TestHandles(t *testing.T) {
 	})
 }
 
-// An event is a value: to tell of it takes no memory, whether or not it is wanted.
+// An event is a value: reporting it allocates no memory, whether or not it is wanted.
 func TestNoMemory(t *testing.T) {
 	block := make(chan struct{})
 	wanting := &fake{mask: profiler.Collective, call: func() { <-block }}
@@ -343,7 +343,7 @@ func TestNoMemory(t *testing.T) {
 	p.Close(t.Context())
 }
 
-// nop takes everything and keeps nothing.
+// nop accepts everything and keeps nothing.
 type nop struct{}
 
 func (nop) Name() string                                  { return "nop" }
@@ -362,7 +362,7 @@ func BenchmarkOperation(b *testing.B) {
 			c, op := p.Comm(b.Context(), info), allReduce()
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
-				if n%1000 == 999 && c != nil { // a queue that is full would switch it off
+				if n%1000 == 999 && c != nil { // a full queue would switch it off
 					b.StopTimer()
 					for uint64(2*n) > p.Status()[0].Told {
 						runtime.Gosched()

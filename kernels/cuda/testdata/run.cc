@@ -1,5 +1,5 @@
-// Runs kernels on the host, each thread of each rank's grid as a real one. Commands come on the standard input, answers
-// go to the standard output; addresses are those of the arena, whose first answer it is:
+// Runs kernels on the host, with each thread of each rank's grid as a real one. Commands come on the standard input,
+// answers go to the standard output. Addresses are in the arena, whose address is the first answer:
 //
 //	W address bytes, then as many  writes memory
 //	R address bytes                reads it
@@ -49,7 +49,7 @@ static void sync_block(void *state) { pthread_barrier_wait(&static_cast<Block *>
 
 static void yield_block(void *) { sched_yield(); }
 
-// A Worker is a thread that does one task after the other: to begin one takes as long as many a kernel.
+// A Worker is a thread that does one task after the other: starting a thread takes as long as many a kernel.
 struct Worker {
   std::function<void()> task;
   std::binary_semaphore begin{0}, end{0};
@@ -64,7 +64,7 @@ struct Worker {
   }
 };
 
-// Workers are for all threads of one rank's kernel.
+// Workers run all threads of one rank's kernel.
 typedef std::deque<Worker> Workers;
 
 struct Launch {
@@ -72,7 +72,7 @@ struct Launch {
   unsigned blocks, threads;
   carillon_exchange_args args; // other kernels read its beginning
 
-  // run is over when all threads of the grid are.
+  // run ends when all threads of the grid have ended.
   void run(Workers &workers) {
     std::vector<std::unique_ptr<Block>> grid;
     void *params[] = {&args};
@@ -93,7 +93,7 @@ struct Launch {
   }
 };
 
-// Memory is read and written by kernels meanwhile: 4 bytes at a time, which is what a test looks at.
+// Kernels access the memory meanwhile: 4 bytes at a time, the unit that a test looks at.
 static void copy_words(u32 *to, const u32 *from, u64 bytes) {
   for (u64 i = 0; i < bytes / 4; i++)
     __atomic_store_n(to + i, __atomic_load_n(from + i, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
@@ -106,7 +106,7 @@ int main() {
   fflush(stdout);
   std::vector<std::thread> running;
   std::atomic<u64> ranks_run = 0;
-  std::list<Workers> &idle = *new std::list<Workers>, &busy = *new std::list<Workers>; // until the process ends
+  std::list<Workers> &idle = *new std::list<Workers>, &busy = *new std::list<Workers>; // live until the process ends
   for (int command; (command = getchar()) != EOF;) {
     switch (command) {
     case 'W': {
@@ -177,5 +177,5 @@ int main() {
       return 1;
     }
   }
-  if (!running.empty()) _Exit(1); // a test has failed, and let go
+  if (!running.empty()) _Exit(1); // a test has failed and exited
 }

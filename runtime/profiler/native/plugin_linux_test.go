@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler/native"
 )
 
-// compile makes a library of a source.
+// compile makes a library from a source.
 func compile(t *testing.T, name, source string, flags ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name+".so")
@@ -32,7 +32,8 @@ func compile(t *testing.T, name, source string, flags ...string) (path string) {
 	return path
 }
 
-// work is what a rank does: an all-reduce with a proxied operation, and one that belongs to another process.
+// work is the work of a rank: an all-reduce with a proxied operation, and a proxied operation that belongs to another
+// process.
 func work(c *profiler.Comm) {
 	op := c.StartOperation(0, &profiler.Operation{
 		Call: lifecycle.CallAllReduce, Count: 3, Peer: -1, DataType: kernels.Float32, Algorithm: "ring",
@@ -48,8 +49,8 @@ func work(c *profiler.Comm) {
 	c.Stop(op, lifecycle.CodeOK)
 }
 
-// A library of each version is told what it asks for, in its version's terms, with its own handles, by the side of
-// others.
+// A library of each version gets the events that it asks for, in its version's format, with its own handles, alongside
+// other libraries.
 func TestVersions(t *testing.T) {
 	const record = "../../attach/testdata/profiler/recorder.c"
 	var plugins []profiler.Plugin
@@ -122,7 +123,7 @@ finalize 1`
 	}
 }
 
-// What can't run is left out with one line that says why, and what can, goes on.
+// A plug-in that can't run is left out, with one log line that says why; the others continue.
 func TestLeftOut(t *testing.T) {
 	const record = "../../attach/testdata/profiler/recorder.c"
 	text := filepath.Join(t.TempDir(), "text.so")
@@ -164,7 +165,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// What a plug-in returns after its init is of no account, as with NCCL: it goes on to be told.
+// Errors that a plug-in returns after its init are ignored, as in NCCL: it continues to get events.
 func TestErrorsAfterInit(t *testing.T) {
 	p := profiler.New(profiler.Config{
 		Plugins: []profiler.Plugin{native.New(compile(t, "errors", "testdata/bad.c"))},

@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 // newHost starts the runner.
 func newHost(t testing.TB) *host {
 	t.Helper()
-	for _, pattern := range []string{"*.cu", "*.h", "testdata/*"} { // go test sees here the files that its result depends on
+	for _, pattern := range []string{"*.cu", "*.h", "testdata/*"} { // for go test, whose result depends on these
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatal(pattern, err)

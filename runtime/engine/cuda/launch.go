@@ -100,7 +100,7 @@ func (l *launch) reachable(op *engine.Op) {
 	}
 }
 
-// pushes tells whether a call is large enough to push.
+// pushes reports whether a call is large enough to push.
 func pushes(limit, bytes int) bool { return limit > 0 && bytes >= limit }
 
 // copies sets the messages of a copying collective: one to each rank and one from each.

@@ -25,7 +25,9 @@ func NoteOf(
 		}
 		p.Apply(&ev)
 	}
-	if h := r.Header(); h.Resumed > 0 {
+	h := r.Header()
+	p.Terminated(h.Terminated)
+	if h.Resumed > 0 {
 		p.Resumed(h.Paused, h.Resumed)
 	}
 	slots, _ := r.AppendSlots(nil)

@@ -205,6 +205,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	}
 	n.Stale = now < p.from || p.cut || err != nil // the records of that time are overwritten, cut off or unreadable
 	m.Learn(p.tallies)
+	m.Terminated(p.header.Terminated)
 	if at := p.header.Resumed; at > 0 && at <= now {
 		m.Resumed(p.header.Paused, at)
 	}

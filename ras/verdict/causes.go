@@ -229,6 +229,9 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 		if v.Reason == UnfinishedGroup && l.in != nil {
 			v.Evidence = append(v.Evidence, say("%s has gone on to %s", r, l.in.meeting.text()))
 		}
+		if at := l.actor.note.Terminated; at > 0 {
+			v.Evidence = append(v.Evidence, say("%s was told to end by SIGTERM %s ago", r, Age(at)))
+		}
 		if l.actor.note.Where != "" && !l.actor.ended() && (l.in == nil || v.Reason != UnfinishedGroup) {
 			is := "is between its calls"
 			if v.Reason == StreamBlocked { // its last call has returned, but counts as in progress

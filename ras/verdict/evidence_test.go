@@ -25,6 +25,11 @@ func TestEvidenceAgrees(t *testing.T) {
 				with(func(n *verdict.Note, _ *verdict.Slot) { n.Where = "it computes" }, 2),
 			`rank 2 (node1, pid 1002) launched`, `rank 2 has returned from the call: it computes`,
 		},
+		"a call was canceled after SIGTERM": {
+			newJob(3).in(world, 8, allReduce, s6, -1, 0, 0, 2).did(world, 7, allReduce, 7*time.Second, 1).
+				with(func(n *verdict.Note, _ *verdict.Slot) { n.Terminated = 4 * time.Second }, 1),
+			`rank 1 (node0, pid 1001) has not entered`, `rank 1 was told to end by SIGTERM 4s ago`,
+		},
 		"one is through": {
 			newJob(3).in(world, 8, lifecycle.CallBroadcast, 3*time.Minute, -1, 0, 1, 2).with(onStream, 1, 2).
 				did(world, 8, lifecycle.CallBroadcast, 3*time.Minute, 0),

@@ -16,6 +16,7 @@ import (
 // rank already.
 func (n *Note) Fold(p *model.Process, now int64) {
 	n.Awake, n.Paused = time.Duration(p.Awake(now)), time.Duration(p.Paused())
+	n.Terminated = time.Duration(p.Told(now))
 	slots := map[uint32]int{} // by generation
 	for _, c := range slices.Concat(slices.Collect(p.Comms()), p.Ended()) {
 		slots[c.Generation] = len(n.Slots)

@@ -46,6 +46,8 @@ type Note struct {
 	Awake time.Duration `json:"awake,omitempty"`
 	// Paused is how long it has paused in all.
 	Paused time.Duration `json:"paused,omitempty"`
+	// Terminated is how long ago the process was told to end by SIGTERM; 0 if it wasn't.
+	Terminated time.Duration `json:"terminated,omitempty"`
 	// Where is what the process does outside of Carillon, if known.
 	Where string `json:"where,omitempty"`
 	// Stack is the process's stack, read from outside when a verdict suspected it (Verdict.Suspects): sentences without
@@ -294,6 +296,7 @@ func (n Note) After(d time.Duration) Note {
 	}
 	later(&n.FateAge)
 	later(&n.Awake)
+	later(&n.Terminated)
 	n.Habits = slices.Clone(n.Habits)
 	for i := range n.Habits {
 		if f := &n.Habits[i].Failed; *f != nil {

@@ -71,6 +71,7 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 		t.log.Warn("SIGTERM: the tape was not read to its end", "error", unread)
 	}
 	t.observing.Lock()
+	t.process.Terminated(until)
 	t.process.Look(t.follower.Slots(), nil)
 	t.trace.Interrupt("SIGTERM comes")
 	t.observing.Unlock()

@@ -102,6 +102,17 @@ func (p *Process) Awake(now int64) int64 {
 	return max(now-p.resumed, 1)
 }
 
+// Terminated notes when the process was told to end by SIGTERM; 0: never.
+func (p *Process) Terminated(at int64) { p.told = at }
+
+// Told is how long ago the process was told to end by SIGTERM; 0 if it wasn't.
+func (p *Process) Told(now int64) int64 {
+	if p.told == 0 || p.told > now {
+		return 0
+	}
+	return max(now-p.told, 1)
+}
+
 // Stalled tells whether an activity takes too long at the time now, or took too long.
 func (p *Process) Stalled(a Activity, now int64) bool {
 	_, stalled := p.Thresholds(a)

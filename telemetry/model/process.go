@@ -29,6 +29,7 @@ type Process struct {
 	limits  Limits
 	paused  int64           // how long it has paused in all
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
+	told    int64           // when the process was told to end by SIGTERM; 0: never
 	later   map[uint32]bool // communicators that were made after the moment of Until
 	looks   uint64
 	watched int64   // the time of the last Watch

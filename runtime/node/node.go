@@ -49,14 +49,15 @@ type Node struct {
 
 	release  func() error // gives the device back; nil if there is none
 	withdraw func() error // removes the health endpoint's address file; nil if there is none
-	unhandle func()       // ends the wait for SIGTERM; nil: signals are the program's
+	unhandle []func()     // end the waits for signals
 	stopping sync.Once
 }
 
 // Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for
 // other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what Start
 // started. If ctx has ended by the time of Stop, as with signal.NotifyContext, the process was told to end, and live
-// communicators are not reported as leaked.
+// communicators are not reported as leaked. As soon as a signal ends a context of signal.NotifyContext, RAS opens no
+// verdicts on what the end of the job does to its ranks, also without WithSignals.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -66,8 +67,9 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 		return nil, err
 	}
 	n.start()
+	n.unhandle = append(n.unhandle, n.awaitSignal(ctx))
 	if n.settings.Signals {
-		n.unhandle = n.awaitTermination()
+		n.unhandle = append(n.unhandle, n.awaitTermination())
 	}
 	return n, nil
 }
@@ -194,8 +196,8 @@ func (n *Node) Conditions() *health.Conditions { return n.conditions }
 // send the last events: pass context.WithoutCancel of it. A second Stop does nothing.
 func (n *Node) Stop(ctx context.Context) (err error) {
 	n.stopping.Do(func() {
-		if n.unhandle != nil {
-			n.unhandle()
+		for _, unhandle := range n.unhandle {
+			unhandle()
 		}
 		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -41,6 +42,38 @@ func (n *Node) awaitTermination() (end func()) {
 	}
 }
 
+// awaitSignal notes that the program is told to end by a signal that it handles itself, if ctx is one of
+// signal.NotifyContext, until end is called.
+func (n *Node) awaitSignal(ctx context.Context) (end func()) {
+	done := make(chan struct{})
+	unhandle := context.AfterFunc(ctx, func() {
+		defer close(done)
+		cause := context.Cause(ctx)
+		if !strings.HasSuffix(cause.Error(), received) {
+			return // the program has ended ctx
+		}
+		n.ras.ending()
+		if cause.Error() == syscall.SIGTERM.String()+received {
+			n.telemetry.terminated(tape.Now())
+		}
+	})
+	return func() {
+		if !unhandle() {
+			<-done
+		}
+	}
+}
+
+// received ends the cause of a context that signal.NotifyContext has canceled. It begins with the signal's name.
+const received = " signal received"
+
+// terminated notes when the process was told to end by SIGTERM.
+func (t *Telemetry) terminated(at int64) {
+	if t.own != nil {
+		t.own.Terminated(at)
+	}
+}
+
 // terminate exports what the process has done so far, and tells the job's other processes that it ends.
 func (n *Node) terminate() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
@@ -65,13 +98,12 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 		return
 	}
 	until := tape.Now()
-	t.own.Terminated(until)
+	t.terminated(until)
 	unread := t.follower.Sync(ctx)
 	if unread != nil {
 		t.log.Warn("SIGTERM: the tape was not read to its end", "error", unread)
 	}
 	t.observing.Lock()
-	t.process.Terminated(until)
 	t.process.Look(t.follower.Slots(), nil)
 	t.trace.Interrupt("SIGTERM comes")
 	t.observing.Unlock()

@@ -22,19 +22,19 @@ const minToken = 16
 // certificate, on any address, except for the bare answers of /livez and /readyz. Otherwise only this process's user
 // and root get answers, over loopback. The tags name the variables that runtime/node reads.
 type Access struct {
-	// Tokens are sent as `Authorization: Bearer TOKEN`; each has at least 16 characters, and any of them is accepted.
-	// The variable has one. Without a token, `/livez` and `/readyz` answer a bare yes or no. Several tokens allow one
-	// to replace another, and distinguish clients that share an address.
+	// Tokens are the tokens that clients send as `Authorization: Bearer TOKEN`, each of at least 16 characters; any of
+	// them is accepted. The variable has one. Clients without a token get only a bare yes or no, from `/livez` and
+	// `/readyz`. Several tokens allow one to replace another, and distinguish clients that share an address.
 	Tokens []string `env:"CARILLON_HEALTH_TOKEN" envSeparator:"\n" secret:"true"`
 
-	// CertFile is the server's certificate, PEM. With it and its key, the endpoint speaks only TLS. Both files are read
-	// again when they have changed, so that a certificate can be replaced while the job is running.
+	// CertFile is a PEM file with the server's certificate. With it and its key, the endpoint speaks only TLS. Both
+	// files are read again when they have changed, so that a certificate can be replaced while the job is running.
 	CertFile string `env:"CARILLON_HEALTH_TLS_CERT"`
-	// KeyFile is the certificate's key, PEM.
+	// KeyFile is a PEM file with the certificate's key.
 	KeyFile string `env:"CARILLON_HEALTH_TLS_KEY"`
 
-	// ClientCAFile has CA certificates, PEM. Clients with a certificate that these have signed are let in. It needs
-	// CertFile.
+	// ClientCAFile is a PEM file with CA certificates. Clients with a certificate that one of these has signed are let
+	// in. It needs a server certificate.
 	ClientCAFile string `env:"CARILLON_HEALTH_TLS_CLIENT_CA"`
 }
 

@@ -31,115 +31,115 @@ type Config struct {
 	// World is the process's place in the job. Default: one rank, alone.
 	World launch.World `env:"-"` // package launch reads it
 
-	// Tape switches the flight recorder `on` or `off`; without it there are no traces, verdicts or post-mortems. A
-	// process that can't write its tape into its directory writes it elsewhere, or none, and warns; with `required`, it
-	// doesn't start. Default: on.
+	// Tape switches the flight recorder `on` or `off`; without it there are no traces, verdicts or post-mortems. If the
+	// tape can't be written to its directory, the process warns and uses another directory, or runs without a tape;
+	// with `required`, it doesn't start. Default: on.
 	Tape Tape `env:"CARILLON_TAPE"`
-	// TapeDir is the directory of the jobs' tapes. If it can't be written, they are in `/dev/shm/carillon-UID` or in
+	// TapeDir is the directory of the jobs' tapes. If it can't be written, tapes go to `/dev/shm/carillon-UID` or to
 	// the directory for temporary files. Default: `/dev/shm/carillon-UID`.
 	TapeDir string `env:"CARILLON_TAPE_DIR"`
-	// TapeSize is the largest size of a process's tape, such as `1MiB`. The tape is smaller if that is more than an
-	// eighth of the free space after the tapes of jobs that have ended are removed. Default: 6.3 MiB.
+	// TapeSize is the maximum size of a process's tape, such as `1MiB`. The tape is smaller if this is more than an
+	// eighth of the free space, even after the tapes of ended jobs have been removed. Default: 6.3 MiB.
 	TapeSize Size `env:"CARILLON_TAPE_SIZE"`
-	// TapeDevices is the number of communicators on GPUs that the tape has room for at a time; each takes 6 KiB.
+	// TapeDevices is the number of communicators on GPUs that the tape has room for at the same time; each takes 6 KiB.
 	// Default: 16 with an NVIDIA driver, else 0.
 	TapeDevices int `env:"CARILLON_TAPE_DEVICES"`
-	// TapeKeep is the number of ended jobs whose tapes are kept when a job starts, or `off` to keep all. If it is set,
-	// a directory that you name is swept, too. Default: 20, and fewer if there is no room.
+	// TapeKeep is the number of ended jobs whose tapes are kept when a job starts, or `off` to keep all. Default: 20,
+	// or fewer if there is no room, and all in a directory that CARILLON_TAPE_DIR names.
 	TapeKeep string `env:"CARILLON_TAPE_KEEP"`
 
-	// Health is where the health endpoint listens, `host:port`, for `/livez`, `/readyz`, `/healthz`, `/metrics`,
-	// `/api/v1/ras` and a page; port 0 picks a free one, `off` (in Go, an empty text) is no endpoint. On loopback
-	// it answers the user of the process and root; others of the host get a yes or no from `/livez` and `/readyz`.
-	// Beyond loopback it needs a token or client certificates. Default: `127.0.0.1:0`.
+	// Health is the address of the health endpoint, `host:port`, which serves `/livez`, `/readyz`, `/healthz`,
+	// `/metrics`, `/api/v1/ras` and a page. Port 0 picks a free port; `off` (in Go, an empty string) means no endpoint.
+	// On loopback, only the process's user and root get answers; other users of the host get a yes or no from `/livez`
+	// and `/readyz`. Beyond loopback it needs a token or client certificates. Default: `127.0.0.1:0`.
 	Health string `env:"CARILLON_HEALTH_ADDR"`
-	// HealthAccess says which clients may ask there. Default: this process's user and root, on loopback.
+	// HealthAccess says which clients the endpoint answers. Default: this process's user and root, on loopback.
 	HealthAccess health.Access
-	// HealthTokenFile is a file with more tokens, one a line.
+	// HealthTokenFile is a file with more tokens for the health endpoint, one per line.
 	HealthTokenFile string `env:"CARILLON_HEALTH_TOKEN_FILE"`
-	// HealthProxies are the proxies whose `X-Forwarded-For` the endpoint believes: addresses or networks
-	// (`10.0.0.0/8`), with commas between them.
+	// HealthProxies are the proxies whose `X-Forwarded-For` the health endpoint trusts: addresses or networks
+	// (`10.0.0.0/8`), separated by commas.
 	HealthProxies []netip.Prefix `env:"CARILLON_HEALTH_TRUSTED_PROXIES"`
-	// MinPollInterval is the least time between two queries by one client for one document under `/api/v1/ras`,
-	// `ranks`, `comms` or `verdicts`, after a burst of 20; an earlier query gets 429. `off`: no limit. Default: 1s.
+	// MinPollInterval is the minimum time between two queries by one client for the same document (`/api/v1/ras`,
+	// `ranks`, `comms` or `verdicts`), after a burst of 20; an earlier query gets 429. `off`: no limit. Default: 1s.
 	MinPollInterval time.Duration `env:"CARILLON_RAS_MIN_POLL_INTERVAL"`
 
-	// GPU chooses the GPUs that are watched for Xids, memory errors and throttling: `on` for those of
-	// CUDA_VISIBLE_DEVICES, `all` for the host's, `off`. Without an NVIDIA driver, none is. Default: on.
+	// GPU chooses the GPUs to watch for Xids, memory errors and throttling: `on` for those of CUDA_VISIBLE_DEVICES,
+	// `all` for all of the host, `off` for none. Without an NVIDIA driver, none is watched. Default: on.
 	GPU GPUs `env:"CARILLON_GPU"`
 
-	// Device puts the process's rank on a GPU: of those in CUDA_VISIBLE_DEVICES, the one of its local rank. Unless the
-	// program sets a Fallback, NCCL carries the communicators that Carillon's kernels can't join. Default, nil: the
+	// Device puts the process's rank on a GPU: the one in CUDA_VISIBLE_DEVICES that has its local rank's index. Unless
+	// the program sets a Fallback, NCCL carries the communicators that Carillon's kernels can't join. Default, nil: the
 	// rank is on no GPU, and the driver is not loaded.
 	Device *enginecuda.Options
 
-	// SlowThreshold is the age from which an operation in flight is shown in its trace; an operation that takes longer
-	// always has a span. If operations of its kind normally take longer, it is twice their normal time. `off`: only
-	// stalled ones. Default: 1s.
+	// SlowThreshold is the age from which an operation in flight is shown in its trace, or twice the normal time of its
+	// kind of operation if that is longer. An operation that takes longer than this always has a span. `off`: only
+	// stalled operations are shown. Default: 1s.
 	SlowThreshold time.Duration `env:"CARILLON_SLOW_THRESHOLD"`
-	// StallThreshold is the least age at which an operation or act that has not ended is reported as stalled,
-	// repeatedly: in its trace, in metrics, by RAS. If operations of its kind normally take longer, it is eight times
-	// their normal time. `off`: never. Default: 5s.
+	// StallThreshold is the age from which an operation or act (an init, a split, …) that has not ended is reported as
+	// stalled, repeatedly, in its trace, in metrics and by RAS; or eight times the normal time of its kind if that is
+	// longer. `off`: never. Default: 5s.
 	StallThreshold time.Duration `env:"CARILLON_STALL_THRESHOLD"`
 
 	// RAS configures the process's part in the diagnosis of the job.
 	RAS RAS
 
-	// Signals has SIGTERM export the remaining telemetry, for at most 2 seconds, before it ends the process. A program
-	// that handles SIGTERM itself switches it `off` and stops the node; otherwise it gets the signal twice. It applies
-	// to Start only: Module leaves signals to fx. Default: on.
+	// Signals makes SIGTERM export the remaining telemetry, for at most 2 seconds, before it ends the process. A
+	// program that handles SIGTERM itself should switch this `off` and stop the node; otherwise it gets the signal
+	// twice. It applies to Start only: Module leaves signals to fx. Default: on.
 	Signals bool `env:"CARILLON_SIGNALS"`
 
-	// Blocking makes all communicators blocking. Default: as asked for in code.
+	// Blocking makes all communicators blocking. Default: as requested in code.
 	Blocking bool `env:"CARILLON_COMM_BLOCKING" nccl:"NCCL_COMM_BLOCKING"`
-	// Algorithm is an algorithm to use wherever it can be. Default: chosen by size and topology.
+	// Algorithm is the algorithm to use wherever it is applicable. Default: chosen by size and topology.
 	Algorithm algo.Algorithm `env:"CARILLON_ALGO"`
-	// Fabric configures the connections of ranks.
+	// Fabric configures the connections between ranks.
 	Fabric fabric.Config
 	// SIMD is the highest instruction set that the process's reductions may use: `avx512`, `avx2`, `off`. Default: the
 	// highest that the processor has.
 	SIMD kernels.SIMD `env:"CARILLON_SIMD"`
 
-	// ProfilerPlugins are NCCL's profiler plug-ins, versions 1 to 7, that are told what communicators do: paths of
-	// libraries, with commas between them. One that can't be loaded, that fails or that is too slow is left out, which
-	// is logged, and the process goes on. Default: none.
+	// ProfilerPlugins are NCCL profiler plug-ins, versions 1 to 7, that are told what communicators do: paths of
+	// libraries, separated by commas. A plug-in that can't be loaded, fails or is too slow is left out, which is
+	// logged, and the process continues. Default: none.
 	ProfilerPlugins []string `env:"CARILLON_PROFILER_PLUGIN"`
 
 	// LogLevel is the lowest level that is logged: `debug`, `info`, `warn`, `error`, `off`; NCCL_DEBUG takes NCCL's
-	// levels (`VERSION`, `WARN`, `INFO`, `TRACE`). A collector that OTEL_* variables name always gets INFO. Default:
-	// warn.
+	// levels (`VERSION`, `WARN`, `INFO`, `TRACE`). A collector that OTEL_* variables name always gets INFO and above.
+	// Default: warn.
 	LogLevel Level `env:"CARILLON_LOG" nccl:"NCCL_DEBUG"`
-	// LogVersion logs the version whatever LogLevel is, as any value of NCCL_DEBUG does.
+	// LogVersion logs the version at any LogLevel, as any value of NCCL_DEBUG does.
 	LogVersion bool
 	// LogSubsystems chooses the subsystems whose lines below WARN are logged, by NCCL's names (`INIT`, `BOOTSTRAP`,
-	// `GRAPH`, `NET`, `COLL`, `DESTROY`, `ENV`, `RAS`), `ALL`, or `^` and those to leave out; `COLL` logs a line for
-	// each operation. Default: `INIT,BOOTSTRAP,ENV,DESTROY,RAS`.
+	// `GRAPH`, `NET`, `COLL`, `DESTROY`, `ENV`, `RAS`), `ALL`, or `^` and the names to leave out; `COLL` logs a line
+	// for each operation. Default: `INIT,BOOTSTRAP,ENV,DESTROY,RAS`.
 	LogSubsystems logsink.Subsystems `env:"NCCL_DEBUG_SUBSYS"`
-	// LogFile is the file that lines are written to, with `%h` for the host, `%p` for the process, `%%` for a %.
-	// Default: standard error.
+	// LogFile is the file to which log lines are written; `%h` stands for the host, `%p` for the process id, `%%` for a
+	// %. Default: standard error.
 	LogFile string `env:"NCCL_DEBUG_FILE"`
-	// LogFormat is the format of lines there: `text` or `json`. Default: text.
+	// LogFormat is the format of the log lines in that file or on standard error: `text` or `json`. Default: text.
 	LogFormat logsink.Format `env:"CARILLON_LOG_FORMAT"`
-	// Log gets the lines in place of LogFile and standard error, and filters their levels; nil for none.
+	// Log gets the log lines instead of LogFile and standard error, and filters their levels; nil for none.
 	Log *slog.Logger
 
-	// Registerer is the program's. Carillon's metrics are registered there, without go_* and process_*, until Stop.
-	// Several nodes of a process need one each, such as those of prometheus.WrapRegistererWith. The program exports
-	// them: OTEL_METRICS_EXPORTER is ignored. Default, nil: the metrics are at the health endpoint, with go_* and
-	// process_*, and exported as OTEL_* variables say.
+	// Registerer is the program's registry. Carillon's metrics are registered there, without go_* and process_*, until
+	// Stop. Several nodes of a process need one each, such as those of prometheus.WrapRegistererWith. The program
+	// exports the metrics: OTEL_METRICS_EXPORTER is ignored. Default, nil: the metrics are at the health endpoint, with
+	// go_* and process_*, and exported as OTEL_* variables say.
 	Registerer prometheus.Registerer
-	// Resource is the program's, for exported spans, metrics and log records. Its attributes override Carillon's
+	// Resource describes the program in exported spans, metrics and log records. Its attributes override Carillon's
 	// (the service name, the rank) and those of OTEL_* variables.
 	Resource *resource.Resource
 	// SpanProcessors get the spans when they end, with Carillon's ids; they must not block. Stop flushes them, and the
-	// program shuts them down after that. With any, or with SpanExporters, Carillon makes no exporter of its own, not
-	// even the one that OTEL_* variables name.
+	// program shuts them down after that. If there are any SpanProcessors or SpanExporters, Carillon makes no exporter
+	// of its own, not even the one that OTEL_* variables name.
 	SpanProcessors []sdktrace.SpanProcessor
 	// SpanExporters get the spans in batches. The program shuts them down after Stop.
 	SpanExporters []sdktrace.SpanExporter
-	// Checks are the program's own for /livez and /readyz; Node.Checks takes more later.
+	// Checks are the program's own checks for /livez and /readyz; Node.Checks adds more later.
 	Checks []Check
-	// Routes are the program's own at the health endpoint.
+	// Routes are the program's own routes at the health endpoint.
 	Routes []health.Route
 	// Observers get the events of the process's communicators.
 	Observers []Observer
@@ -156,35 +156,36 @@ type Config struct {
 // RAS configures a process's part in the diagnosis of its job, and the receivers of verdicts besides the clients of the
 // health endpoint.
 type RAS struct {
-	// On makes the process take part; without a tape it never does. Default: on.
+	// On makes the process take part in RAS; without a tape it never does. Default: on.
 	On bool `env:"CARILLON_RAS"`
-	// Addr is the address at which the process listens for the job's other processes, UDP and TCP, `host:port`.
-	// Default: a free port, on loopback if the launcher says that all ranks are on this host, else at the fabric's
-	// address.
+	// Addr is the `host:port` at which the process listens for the job's other processes, UDP and TCP. Default: a free
+	// port, on loopback if the launcher says that all ranks are on this host, else at the fabric's address.
 	Addr string `env:"CARILLON_RAS_ADDR"`
-	// Seeds are the addresses of some of those, with commas between them. Processes of one host find each other by
-	// files beside their tapes, and those of different hosts when their first communicator begins: seeds are for a job
-	// that hangs before that. Default: none.
+	// Seeds are addresses of some of the job's other processes, separated by commas. Processes of one host find each
+	// other by files beside their tapes, and those of different hosts when their first communicator begins: seeds are
+	// for a job that hangs before that. Default: none.
 	Seeds []netip.AddrPort `env:"CARILLON_RAS_SEEDS"`
-	// Join are the machines, `host` or `host:port`, with commas between them, at which `carillon agent` looks for the
-	// agents of a job's other machines: some are enough. Default: rank 0's, as the environment of the ranks says.
+	// Join are machines on which `carillon agent` looks for the agents of a job's other machines: `host` or
+	// `host:port`, separated by commas. Some of the machines are enough. Default: rank 0's, as the environment of the
+	// ranks says.
 	Join []string `env:"CARILLON_RAS_JOIN"`
-	// Network says what lies between them, and so how long an answer may take: `host`, `lan`, `wan`. Default: as the
-	// launcher says.
+	// Network is what lies between the job's processes, which decides how long an answer may take: `host`, `lan`,
+	// `wan`. Default: as the launcher says.
 	Network Network `env:"CARILLON_RAS_NETWORK"`
 
-	// AcceptNCCLBugs are numbers of ncclras.Bugs whose risk an Agent takes: it queries NCCL's own RAS about ranks
-	// without a tape on its host, but not versions that are known to crash when they are queried. Default: none.
+	// AcceptNCCLBugs are numbers of ncclras.Bugs whose risk an Agent accepts. An Agent queries NCCL's own RAS about
+	// ranks without a tape on its host, unless that NCCL version is known to crash when queried. Default: none.
 	AcceptNCCLBugs []int `env:"-"` // carillon agent has a flag
 
-	// Webhooks are URLs to which verdicts and events of GPUs are posted, as CloudEvents, with commas between them.
+	// Webhooks are URLs to which verdicts and events of GPUs are posted, as CloudEvents, separated by commas.
 	Webhooks []string `env:"CARILLON_RAS_WEBHOOKS" secret:"true"`
-	// WebhookSecrets sign the posts, with HMAC-SHA256 as in Standard Webhooks. The variable has one.
+	// WebhookSecrets are secrets that sign the posts to webhooks, with HMAC-SHA256 as in Standard Webhooks. The
+	// variable has one.
 	WebhookSecrets []string `env:"CARILLON_RAS_WEBHOOK_SECRET" envSeparator:"\n" secret:"true"`
-	// WebhookSecretFile is a file with more of them, one a line.
+	// WebhookSecretFile is a file with more such secrets, one per line.
 	WebhookSecretFile string `env:"CARILLON_RAS_WEBHOOK_SECRET_FILE"`
-	// Alertmanagers are URLs of the Alertmanagers of one cluster, with commas between them, in which open verdicts are
-	// alerts. A verdict that is not updated any more, as when a crash ends the job, stays an alert for at least five
+	// Alertmanagers are URLs of the Alertmanagers of one cluster, separated by commas, in which open verdicts are
+	// alerts. A verdict that is no longer updated, as when a crash ends the job, stays an alert for at least five
 	// minutes, so that somebody is notified.
 	Alertmanagers []string `env:"CARILLON_RAS_ALERTMANAGERS" secret:"true"`
 }

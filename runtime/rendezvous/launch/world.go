@@ -13,25 +13,25 @@ import (
 
 // World is a process's place in its job. The tags name the variables that go before the launcher's.
 type World struct {
-	// Rank is the process's number in the job, 0 to Size-1.
+	// Rank is the process's rank in the job, from 0 to Size-1.
 	Rank int `env:"CARILLON_RANK"`
-	// Size is how many processes the job has.
+	// Size is the number of processes of the job.
 	Size int `env:"CARILLON_WORLD_SIZE"`
-	// LocalRank is the process's number among those of this host; -1 where the launcher does not say.
+	// LocalRank is the process's rank among the job's processes on this host; -1 if the launcher doesn't say.
 	LocalRank int `env:"CARILLON_LOCAL_RANK"`
-	// LocalSize is how many of them this host has; 0 where the launcher does not say.
+	// LocalSize is the number of the job's processes on this host; 0 if the launcher doesn't say.
 	LocalSize int `env:"CARILLON_LOCAL_WORLD_SIZE"`
 
-	// Address is `host:port` at which rank 0 serves the rendezvous; empty for a world of one rank.
+	// Address is the `host:port` at which rank 0 serves the rendezvous; empty for a world of one rank.
 	Address string `env:"CARILLON_ADDRESS"`
-	// Rendezvous is where the ranks meet in place of rank 0's host, such as `etcd://host:2379`, or over TLS
-	// `etcds://host:2379?cacert=ca.pem`, with cert= and key= for a client certificate; then CARILLON_ADDRESS isn't
-	// needed.
+	// Rendezvous is where the ranks meet if not at rank 0: `etcd://host:2379`, or over TLS
+	// `etcds://host:2379?cacert=ca.pem`, with cert= and key= for a client certificate. CARILLON_ADDRESS isn't needed
+	// then.
 	Rendezvous string `env:"CARILLON_RENDEZVOUS"`
-	// Job is the job's name, and its tapes' folder; empty if the launcher does not call it anything.
+	// Job is the name of the job and of its tapes' directory; empty if the launcher gives the job no name.
 	Job string `env:"CARILLON_JOB"`
-	// Secret is what the job's ranks share and nobody else knows, at least 16 bytes, or a file with it; empty if there
-	// is no such thing. `carillon run` makes one, and hands it over in a file.
+	// Secret is the secret that only the job's ranks know, at least 16 bytes, or a file with it; empty if the job has
+	// none. `carillon run` makes one, and passes it to the ranks in a file.
 	Secret []byte `env:"CARILLON_JOB_SECRET" file:"CARILLON_JOB_SECRET_FILE"`
 
 	Launcher string // a launcher's name, such as Torchrun, or None

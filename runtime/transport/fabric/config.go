@@ -21,27 +21,27 @@ const (
 // Config says how the ranks of this process reach others. The zero Config is usable. The tags name the environment
 // variables that package node reads.
 type Config struct {
-	// HostID identifies the host: processes with the same one share memory. Tests use different ones to make several
-	// "nodes" of one machine. Default: the kernel's boot id.
+	// HostID identifies the host: processes with the same id share memory. Different ids split one machine into several
+	// "nodes", for tests. Default: the kernel's boot id.
 	HostID string `env:"CARILLON_HOSTID" nccl:"NCCL_HOSTID"`
 	// DisableP2P keeps ranks of one process from reading each other's memory directly, and GPUs from accessing each
-	// other's memory. The ranks use shared memory instead, as ranks of different processes do.
+	// other's. The ranks use shared memory instead, like those of different processes.
 	DisableP2P bool `env:"NCCL_P2P_DISABLE"`
-	// DisableSHM keeps ranks of one host from sharing memory: they use TCP.
+	// DisableSHM keeps ranks of one host from sharing memory: they use TCP instead.
 	DisableSHM bool `env:"NCCL_SHM_DISABLE"`
 
-	// DisablePXN keeps ranks from sending to other nodes through another rank of their node: each pair of ranks gets a
-	// connection, instead of one connection for each other node. If one rank sets it, it applies to all.
+	// DisablePXN keeps ranks from sending to other nodes through another rank of their node: each pair of ranks then
+	// has its own connection, instead of one for each other node. If one rank sets it, it applies to all.
 	DisablePXN bool `env:"NCCL_PXN_DISABLE"`
 	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax: `eth`, `=eth0`, `^docker`. Default: the
-	// first that is up and has an address, bridges of containers and loopback last.
+	// first interface that is up and has an address; container bridges and loopback come last.
 	SocketIfname string `env:"NCCL_SOCKET_IFNAME"`
-	// Wire is how the ranks' data is protected on TCP: `plain`; `authenticate`, in the clear, with a tag that detects
-	// changes; `encrypt`. The latter two need a job secret. All ranks must use the same. RAS is always encrypted.
-	// Default: plain.
+	// Wire is how the ranks' data is protected on TCP: `plain` (not at all), `authenticate` (in the clear, with a tag
+	// that detects changes) or `encrypt`. The latter two need a job secret. Set the same value on all ranks. RAS is
+	// always encrypted. Default: plain.
 	Wire door.Wire `env:"CARILLON_WIRE"`
-	// Keepalive is the time without a sign of life (a cut cable, a power loss) after which another host is considered
-	// lost, and the communicators fail; at least 2s. Default: 10s.
+	// Keepalive is the time without a sign of life from another host (a cut cable, a power loss) after which the host
+	// is considered lost and the communicators fail; at least 2s. Default: 10s.
 	Keepalive time.Duration `env:"CARILLON_KEEPALIVE"`
 
 	// Log gets messages about strangers that connect to the port, at most one in 30 seconds. nil means slog.Default.

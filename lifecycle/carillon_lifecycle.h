@@ -3,15 +3,15 @@
 /**
  * @file
  * The rules of a communicator's life, for C and C++: the tables of Go's package lifecycle, number for number.
- * table.md shows them to people.
+ * table.md shows the same tables for reading.
  *
  * A call is what a user does to a communicator; an event is what the runtime makes happen. carillon_lifecycle_next()
- * says what a call leads to, and carillon_lifecycle_after() what an event leads to. Both are pure: the caller keeps
- * the state, and orders concurrent changes of it. On a non-blocking communicator, answer CARILLON_CODE_INITIALIZING
- * as CARILLON_CODE_IN_PROGRESS.
+ * returns what a call leads to, and carillon_lifecycle_after() what an event leads to. Both are pure: the caller keeps
+ * the state, and serializes changes to it. On a non-blocking communicator, return CARILLON_CODE_IN_PROGRESS instead of
+ * CARILLON_CODE_INITIALIZING.
  *
- * Numbers and names are stable. Everything here is constant or inline; nothing is to be linked, and of the standard
- * headers only <stdint.h> is needed.
+ * Numbers and names are stable. Everything here is constant or inline: there is nothing to link, and the only standard
+ * header needed is <stdint.h>.
  */
 #ifndef CARILLON_LIFECYCLE_H
 #define CARILLON_LIFECYCLE_H
@@ -22,15 +22,15 @@
 enum carillon_state {
   CARILLON_STATE_NONE = 0,
   CARILLON_STATE_INITIALIZING = 1, /**< its ranks are finding each other */
-  CARILLON_STATE_READY = 2, /**< takes every call */
-  CARILLON_STATE_FINALIZING = 3, /**< takes no more operations; those in flight go on */
-  CARILLON_STATE_FINALIZED = 4, /**< nothing in flight; waits for Destroy */
-  CARILLON_STATE_DESTROYING = 5, /**< Destroy was called: operations in flight are awaited; takes nothing more but Abort */
-  CARILLON_STATE_DESTROYED = 6, /**< gone */
-  CARILLON_STATE_ABORTING = 7, /**< Abort was called: operations in flight are being cancelled; takes nothing more */
-  CARILLON_STATE_ABORTED = 8, /**< gone */
+  CARILLON_STATE_READY = 2, /**< every call but Init is legal */
+  CARILLON_STATE_FINALIZING = 3, /**< no new operations are accepted; those in flight continue */
+  CARILLON_STATE_FINALIZED = 4, /**< nothing is in flight; waits for Destroy */
+  CARILLON_STATE_DESTROYING = 5, /**< Destroy waits for the operations in flight; only Abort is legal */
+  CARILLON_STATE_DESTROYED = 6, /**< Destroy has ended */
+  CARILLON_STATE_ABORTING = 7, /**< Abort is cancelling the operations in flight; no call is legal */
+  CARILLON_STATE_ABORTED = 8, /**< Abort has ended */
   CARILLON_STATE_FAILED = 9, /**< broken by an event; see Life.Cause */
-  CARILLON_STATE_REVOKED = 10, /**< operations cancelled; lives on to be split, shrunk or destroyed */
+  CARILLON_STATE_REVOKED = 10, /**< operations were cancelled; it can be split, shrunk or destroyed */
 };
 
 /** Holds an enum carillon_state. */
@@ -90,23 +90,23 @@ enum carillon_code {
   CARILLON_CODE_OK = 0,
   CARILLON_CODE_IN_PROGRESS = 1, /**< a non-blocking communicator has not finished its last call */
   CARILLON_CODE_INVALID_ARGUMENT = 100, /**< a value that is out of range */
-  CARILLON_CODE_INVALID_USAGE = 101, /**< a call that makes no sense here */
+  CARILLON_CODE_INVALID_USAGE = 101, /**< a call that is not allowed here */
   CARILLON_CODE_INITIALIZING = 102, /**< too early: the communicator is not ready yet */
   CARILLON_CODE_FINALIZED = 103, /**< used after Finalize */
   CARILLON_CODE_DESTROYED = 104, /**< used or destroyed after Destroy */
   CARILLON_CODE_ABORTED = 105, /**< used after Abort */
   CARILLON_CODE_FAILED = 106, /**< used after a failure: only Shrink, Revoke, Abort and Destroy are legal */
   CARILLON_CODE_REVOKED = 107, /**< used after Revoke */
-  CARILLON_CODE_LEAKED = 108, /**< never destroyed */
+  CARILLON_CODE_LEAKED = 108, /**< never destroyed or aborted */
   CARILLON_CODE_UNFINISHED = 109, /**< destroyed with operations in flight that did not end in time */
   CARILLON_CODE_RANK_DEAD = 200, /**< the peer's process ended */
   CARILLON_CODE_NOT_JOINED = 201, /**< the peer never arrived at a rendezvous */
   CARILLON_CODE_MISMATCH = 202, /**< the ranks made different calls */
   CARILLON_CODE_ABANDONED = 203, /**< the peer gave up an operation: its context ended */
   CARILLON_CODE_PEER_ABORTED = 204, /**< the peer aborted or destroyed the communicator */
-  CARILLON_CODE_UNREACHABLE = 205, /**< the connection broke, and the peer is not known dead */
+  CARILLON_CODE_UNREACHABLE = 205, /**< the connection broke, and the peer is not known to be dead */
   CARILLON_CODE_AUTH = 206, /**< the peer does not have the job's secret */
-  CARILLON_CODE_SYSTEM = 300, /**< a socket, a file, memory */
+  CARILLON_CODE_SYSTEM = 300, /**< an error of a socket, a file, memory or a GPU */
   CARILLON_CODE_TIMEOUT = 301, /**< the deadline of the caller's context passed */
   CARILLON_CODE_INTERNAL = 302, /**< a bug in Carillon */
   CARILLON_CODE_CANCELED = 303, /**< the caller's context was canceled */
@@ -115,7 +115,7 @@ enum carillon_code {
 /** Holds an enum carillon_code. */
 typedef uint16_t carillon_code_t;
 
-/** How many there are. States, calls and events are numbered from 0 without gaps; codes have gaps. */
+/** How many there are of each kind. States, calls and events are numbered from 0 without gaps; codes have gaps. */
 enum {
   CARILLON_NUM_STATES = 11,
   CARILLON_NUM_CALLS = 28,
@@ -123,7 +123,7 @@ enum {
   CARILLON_NUM_CODES = 23,
 };
 
-/** The cell of a table that is legal and changes no state. A number below is the state to go to, one above the code of the error. */
+/** The cell for a legal call or event that changes no state. A smaller number is the next state, a larger one an error's code. */
 enum { CARILLON_LIFECYCLE_STAY = 99 };
 
 /** What becomes of a communicator that is in a state (column) when its user makes a call (row). */
@@ -229,7 +229,7 @@ static const char *const carillon_event_names[CARILLON_NUM_EVENTS] = {
   "async_failure",
 };
 
-/** What is known of the codes, in order of their numbers. */
+/** The codes, in order of their numbers. */
 static const struct {
   carillon_code_t code;
   uint8_t nccl; /**< the ncclResult_t */
@@ -261,10 +261,10 @@ static const struct {
 };
 
 /**
- * What state a communicator in state is in after call.
+ * Applies a call to a communicator in a state.
  *
- * For a legal call, *next is the new state, which may be the old one, and the answer is CARILLON_CODE_OK. Otherwise
- * *next is state, and the answer is the mistake's code, CARILLON_CODE_INVALID_ARGUMENT for an unknown state or call.
+ * If the call is legal, returns CARILLON_CODE_OK, and *next is the new state, which may be the old one. Otherwise
+ * returns the error's code, CARILLON_CODE_INVALID_ARGUMENT for an unknown state or call, and *next is state.
  */
 static inline carillon_code_t carillon_lifecycle_next(carillon_state_t state, carillon_call_t call,
                                                       carillon_state_t *next) {
@@ -283,7 +283,7 @@ static inline carillon_code_t carillon_lifecycle_next(carillon_state_t state, ca
   return cell;
 }
 
-/** What state a communicator in state is in after event. An event that does not concern state leaves it as it is. */
+/** The state of a communicator after an event, which is state itself if the event changes nothing. */
 static inline carillon_state_t carillon_lifecycle_after(carillon_state_t state, carillon_event_t event) {
   if (state >= CARILLON_NUM_STATES || event >= CARILLON_NUM_EVENTS) {
     return state;

@@ -15,14 +15,14 @@ const (
 // The caller's mistakes (UsageError).
 const (
 	CodeInvalidArgument Code = 100 // a value that is out of range
-	CodeInvalidUsage    Code = 101 // a call that makes no sense here
+	CodeInvalidUsage    Code = 101 // a call that is not allowed here
 	CodeInitializing    Code = 102 // too early: the communicator is not ready yet
 	CodeFinalized       Code = 103 // used after Finalize
 	CodeDestroyed       Code = 104 // used or destroyed after Destroy
 	CodeAborted         Code = 105 // used after Abort
 	CodeFailed          Code = 106 // used after a failure: only Shrink, Revoke, Abort and Destroy are legal
 	CodeRevoked         Code = 107 // used after Revoke
-	CodeLeaked          Code = 108 // never destroyed
+	CodeLeaked          Code = 108 // never destroyed or aborted
 	CodeUnfinished      Code = 109 // destroyed with operations in flight that did not end in time
 )
 
@@ -33,13 +33,13 @@ const (
 	CodeMismatch    Code = 202 // the ranks made different calls
 	CodeAbandoned   Code = 203 // the peer gave up an operation: its context ended
 	CodePeerAborted Code = 204 // the peer aborted or destroyed the communicator
-	CodeUnreachable Code = 205 // the connection broke, and the peer is not known dead
+	CodeUnreachable Code = 205 // the connection broke, and the peer is not known to be dead
 	CodeAuth        Code = 206 // the peer does not have the job's secret
 )
 
 // Faults of the system (SystemError).
 const (
-	CodeSystem   Code = 300 // a socket, a file, memory
+	CodeSystem   Code = 300 // an error of a socket, a file, memory or a GPU
 	CodeTimeout  Code = 301 // the deadline of the caller's context passed
 	CodeInternal Code = 302 // a bug in Carillon
 	CodeCanceled Code = 303 // the caller's context was canceled

@@ -9,15 +9,15 @@ type State uint8
 const (
 	StateNone         State = iota
 	StateInitializing       // its ranks are finding each other
-	StateReady              // takes every call
-	StateFinalizing         // takes no more operations; those in flight go on
-	StateFinalized          // nothing in flight; waits for Destroy
-	StateDestroying         // Destroy was called: operations in flight are awaited; takes nothing more but Abort
-	StateDestroyed          // gone
-	StateAborting           // Abort was called: operations in flight are being cancelled; takes nothing more
-	StateAborted            // gone
+	StateReady              // every call but Init is legal
+	StateFinalizing         // no new operations are accepted; those in flight continue
+	StateFinalized          // nothing is in flight; waits for Destroy
+	StateDestroying         // Destroy waits for the operations in flight; only Abort is legal
+	StateDestroyed          // Destroy has ended
+	StateAborting           // Abort is cancelling the operations in flight; no call is legal
+	StateAborted            // Abort has ended
 	StateFailed             // broken by an event; see Life.Cause
-	StateRevoked            // operations cancelled; lives on to be split, shrunk or destroyed
+	StateRevoked            // operations were cancelled; it can be split, shrunk or destroyed
 	numStates
 )
 

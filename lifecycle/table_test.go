@@ -178,13 +178,13 @@ func tableDocument() string {
 	var b strings.Builder
 	b.WriteString("<!-- Generated from table.go and code.go by go generate; do not edit. -->\n\n" +
 		"# What a communicator may do\n\n" +
-		"A row is a call, a column the state that the communicator is in. `✓` is legal and changes no state;\n" +
-		"`→ state` is legal and leads to that state; a word alone is the code of the error, and nothing changes.\n" +
-		"On a non-blocking communicator, `initializing` is answered as `in_progress`.\n\n" +
-		"In `destroying`, Destroy was called and has not ended: operations in flight are awaited, and nothing is\n" +
-		"freed yet. To its user the communicator is `destroyed` already; only Abort is legal, the way out of a\n" +
-		"Destroy that hangs. In `aborting`, Abort was called and has not ended: operations in flight are being\n" +
-		"cancelled, and no call is legal.\n\n")
+		"Each row is a call, each column the communicator's state before it. `✓` means that the call is legal and\n" +
+		"changes no state, `→ state` that it is legal and leads to that state. A word alone is the code of the\n" +
+		"error that the call returns; nothing changes. On a non-blocking communicator, the call returns\n" +
+		"`in_progress` instead of `initializing`.\n\n" +
+		"In `destroying`, Destroy waits for the operations in flight, and nothing has been freed yet. To its user\n" +
+		"the communicator is already `destroyed`. Only Abort is legal: it is the way out of a Destroy that hangs.\n" +
+		"In `aborting`, Abort is cancelling the operations in flight, and no call is legal.\n\n")
 	header(&b, "call")
 	for _, c := range Calls() {
 		fmt.Fprintf(&b, "| **%v** |", c)
@@ -201,8 +201,8 @@ func tableDocument() string {
 		b.WriteString("\n")
 	}
 	b.WriteString("\n# What happens to a communicator\n\n" +
-		"A row is an event that the runtime reports. An empty cell is an event that comes too late and changes " +
-		"nothing.\n\n")
+		"Each row is an event that the runtime reports. An empty cell means that the event comes too late and " +
+		"changes nothing.\n\n")
 	header(&b, "event")
 	for _, e := range Events() {
 		fmt.Fprintf(&b, "| **%v** |", e)

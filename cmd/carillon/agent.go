@@ -25,36 +25,36 @@ detects stalls, diagnoses which rank holds the job up, publishes verdicts, and s
 for each process. carillon status, watch, comms and postmortem work as with any other job.
 
 Run one agent on each machine: as a DaemonSet, from a Slurm prolog, or as part of carillon attach. It may start before
-or after the processes. They don't depend on it: if it ends, they continue, and the next agent follows them. It leaves
-a job that another agent on the machine follows, such as carillon attach, to that one, and follows it when that ends.
+or after the processes. They don't depend on it: if it ends, they continue, and the next agent follows them. If another
+agent on the machine, such as carillon attach, follows a job, this agent follows the job only when that one ends.
 
-It is configured by the same variables as a program with telemetry: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
+The agent is configured by the same variables as a program with telemetry: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
 CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Its metrics have the labels job and rank: set honor_labels
 in Prometheus.
 
 The agents of a job's machines find each other, so that the job has one verdict that all of them know. An agent looks
 for the others on rank 0's machine, as the launcher names it (MASTER_ADDR, Slurm's node list), or on the machines of
---join, a name of which may have several addresses, at ports 28029 to 28036, UDP and TCP. Their messages are encrypted
+--join, at ports 28029 to 28036, UDP and TCP. A name in --join may have several addresses. Agents encrypt their messages
 with the job's secret: set CARILLON_JOB_SECRET_FILE or CARILLON_JOB_SECRET for each agent or each rank. Without a
 secret, each machine has its own verdicts. When an agent ends, the others report that its processes are no longer
 followed.
 
-For ranks on machines without Carillon, the agent queries NCCL's own RAS (NCCL_RAS_ADDR) about which of them don't
-respond. It never does so while communicators are created or destroyed, or if this NCCL is known to crash when queried,
-as 2.28.9 is; carillon status then lists the NCCL issues, and --accept-nccl-bugs accepts their risk.
+For ranks on machines without Carillon, the agent asks NCCL's own RAS (NCCL_RAS_ADDR) which of them don't respond. It
+never does so while communicators are created or destroyed, or if this NCCL is known to crash when queried, as 2.28.9
+is; carillon status then lists the NCCL issues, and --accept-nccl-bugs accepts their risk.
 
 When a verdict names a process on this machine, the agent adds evidence shortly afterwards: the process's state, where
 it waits in the kernel, its kernel stack if the agent runs as root, and, if py-spy is on the PATH, the Python stack of
-its main thread or of another one that calls NCCL. When a verdict names no process, the same is added of the two that
-have waited longest, if they are on this machine.
+its main thread or of another one that calls NCCL. When a verdict names no process, the agent adds the same for the
+two processes that have waited longest, if they are on this machine.
 
 Processes may run in containers, in pid namespaces below the agent's, if they write their tapes to a directory of this
 machine (CARILLON_TAPE_DIR there, --tape-dir here). They are shown with this machine's pids. The agent must run as root
-or as the owner of the tapes; it reports once which tapes it can't follow. A process whose tape has no room there writes
-it to /dev/shm/carillon-UID or the directory for temporary files, and the agent follows it there, unless that is one of
-the container's own.
+or as the owner of the tapes; it reports once which tapes it can't follow. If that directory has no room for a tape, the
+process writes the tape to /dev/shm/carillon-UID or the directory for temporary files. The agent follows it there, too,
+unless that directory is the container's own.
 
-SIGINT and SIGTERM end it after it has exported what it has read.`,
+SIGINT and SIGTERM end the agent after it has exported what it has read.`,
 		Example: `  carillon agent
   carillon agent --job train-1a2b
   CARILLON_JOB_SECRET_FILE=/run/secret carillon agent --join node0,node1
@@ -79,7 +79,7 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&job, "job", "", "follow only the processes of this job (default: all jobs)")
-	f.StringVar(&tapeDir, "tape-dir", "", "directory of the jobs' tapes (default: CARILLON_TAPE_DIR, or memory)")
+	f.StringVar(&tapeDir, "tape-dir", "", "directory of the jobs' tapes (default: CARILLON_TAPE_DIR, or one in memory)")
 	acceptFlag(cmd, &accept)
 	f.StringSliceVar(&join, "join", nil, "machines with agents of the same jobs, `host[:port]`,… (default: rank 0's)")
 	completeJobFlag(cmd, false)
@@ -90,7 +90,7 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 // acceptFlag adds the flag with which the user accepts the risk of NCCL's bugs.
 func acceptFlag(cmd *cobra.Command, accept *[]int) {
 	cmd.Flags().IntSliceVar(accept, "accept-nccl-bugs", nil,
-		"query NCCL about ranks without a tape although these issues may crash the job, such as 1762,1996")
+		"NCCL issues to accept, such as 1762,1996: query NCCL about ranks without a tape although it may crash the job")
 }
 
 // startAgent starts an agent as the environment configures it; the flags take precedence.

@@ -49,35 +49,37 @@ func newAttach() *cobra.Command {
 	var printEnv bool
 	cmd := &cobra.Command{
 		Use:   "attach [flags] -- program [args]",
-		Short: "Run an unmodified NCCL program, such as torchrun, and see through it",
+		Short: "Run an unmodified NCCL program, such as torchrun, and show what it does",
 		Long: `Run a program whose processes use NCCL, and follow them as carillon agent does: spans, metrics, verdicts
 and a health page. The program isn't changed: ` + libraryName + ` is preloaded into its processes, and is also
-NCCL's profiler plug-in. It does nothing until the first call of NCCL.
+NCCL's profiler plug-in. The library does nothing until the program first calls NCCL.
 
 --how decides how the program's NCCL calls reach the library. preload works if the program is linked with NCCL or
 loads a library that is, as PyTorch does. audit (rtld-audit(7)) also works if the program looks up NCCL's functions
-with dlsym, as JAX, vLLM and Python's ctypes do, or loads a library that is linked with NCCL with RTLD_DEEPBIND. audit
-makes calls no slower, but the start of every process; it needs glibc 2.35 or later, and falls back to preload without
-it. auto is preload if the program itself is linked with NCCL or the audit library is missing, and audit otherwise.
+with dlsym, as JAX, vLLM and Python's ctypes do, or uses RTLD_DEEPBIND to load a library that is linked with NCCL. audit
+doesn't slow down calls, only the start of every process. It needs glibc 2.35 or later; otherwise preload is used. auto
+chooses preload if the program itself is linked with NCCL or the audit library is missing, and audit otherwise.
 
-Neither sees calls of a statically linked NCCL, or calls from code built with -fno-plt and loaded with RTLD_DEEPBIND.
+Neither sees calls to a statically linked NCCL, or calls from code built with -fno-plt and loaded with RTLD_DEEPBIND.
 There the profiler plug-in still sees operations (NCCL 2.23 and later), but there are no guards. Setuid programs and
-programs started without their environment (env -i) aren't seen at all. A program that looks for an NCCL function
-through a weak symbol finds it even if its NCCL lacks it; calling it returns ncclInvalidUsage. Of what is captured in
-a CUDA graph, the capture is seen, and no replay: a job that hangs in a replay isn't found to hang.
+programs started without their environment (env -i) aren't seen at all. A program that looks up an NCCL function
+through a weak symbol finds it even if its NCCL lacks the function; calling it returns ncclInvalidUsage. For operations
+captured in a CUDA graph, only the capture is seen, not the replays: a hang in a replay isn't detected.
 
 The libraries are found beside carillon, or beside the file that ` + libraryVariable + ` names. Attach sets
-LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB for the program. Libraries that were in
-the first two stay there, and the profiler plug-in that NCCL would load still works: it goes before those that
-CARILLON_PROFILER_NEXT names.
+LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB for the program. Libraries that the
+first two already name stay there. The profiler plug-in that NCCL would load still works: attach puts it before those
+that CARILLON_PROFILER_NEXT names.
 
-Attach follows its program itself, also beside a carillon agent for all jobs of the machine, which leaves the job to
-it. To have such an agent follow the program, start it without attach, in the environment that --print-env prints:
-lines for eval, which Slurm takes from a TaskProlog, too, if no path needs quotes. There is no CARILLON_TAPE_DIR or
-CARILLON_JOB among them unless it is given; without a name, the processes name the job as their launcher does. A program
-that is named with --print-env isn't run: --how auto looks whether it is linked with NCCL.
+Attach follows its program itself. An agent that follows all jobs of the machine leaves the job to attach. To have that
+agent follow the program instead, start the program without attach, in the environment that --print-env prints. Its
+lines are for eval; a Slurm TaskProlog can print them, too, if no path needs quotes. They set CARILLON_TAPE_DIR and
+CARILLON_JOB only if these are given; without a name, the processes name the job as their launcher does. A program
+given with --print-env isn't run: --how auto only checks whether it is linked with NCCL.
 
-The program shares attach's terminal, input and output, and gets its signals, those that went to all processes once.
+The program shares attach's terminal, input and output, and gets its signals; a signal sent to all processes of the
+terminal reaches the program only once.
+
 The exit code is the program's, or 128 plus the number of the signal that killed it; 2 means a wrong call, 126 and 127
 a program that can't be run or found. If attach is killed, the program continues, and carillon agent can follow it.
 
@@ -106,11 +108,13 @@ Attach is configured by the same variables as carillon agent.`,
 	f.SortFlags = false
 	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"),
 		"the job's name, the same on all machines (default: the launcher's, or derived from the program's)")
-	f.StringVar(&tapeDir, "tape-dir", "", "directory for the processes' tapes (default: CARILLON_TAPE_DIR, or memory)")
+	f.StringVar(&tapeDir, "tape-dir", "",
+		"directory for the processes' tapes (default: CARILLON_TAPE_DIR, or one in memory)")
 	choiceFlag(cmd, &how, "how", "how the program's NCCL calls reach the library: auto, preload or audit",
 		wayAuto, wayPreload, wayAudit)
 	acceptFlag(cmd, &accept)
-	f.BoolVar(&printEnv, "print-env", false, "print what a program needs that carillon agent follows, and run none")
+	f.BoolVar(&printEnv, "print-env", false,
+		"print the environment of a program for carillon agent to follow, and run none")
 	complete(cmd, "job") // a new one has no known name
 	_ = cmd.MarkFlagDirname("tape-dir")
 	return cmd

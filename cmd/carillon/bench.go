@@ -25,19 +25,19 @@ func newBench(stdout, stderr *os.File) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure all-reduce between processes, between ranks of one process, and on GPUs",
 		Long: `Measure all-reduce (float32, sum) between processes of this host and between ranks of one process: the
-median latency, the bus bandwidth as defined by nccl-tests, and the allocations per operation, of what carries it out
-and not of what looks on. If Open MPI is installed (mpirun and mpicc), the same sizes are measured with it, and the
-ratio is shown.
+median latency, the bus bandwidth as defined by nccl-tests, and the allocations per operation on the data path, without
+those of telemetry. If Open MPI is installed (mpirun and mpicc), the same sizes are measured with it, and the ratio is
+shown.
 
 With --gpu N, measure collectives between N ranks on this machine's NVIDIA GPUs instead; ranks share GPUs if there are
-fewer. Times are the GPU's, of single calls and in a CUDA graph, beside a copy of as many bytes; the host's times are
-those of a call, and of the driver's launch of an empty kernel. Sizes and bus bandwidth (of graphs) are as defined by
-nccl-tests: for all_gather what a rank receives, for reduce_scatter what it sends.
+fewer. The GPU's times are those of single calls, of calls in a CUDA graph, and of a copy of as many bytes; the host's
+times are those of a call, and of the driver's launch of an empty kernel. Sizes and bus bandwidth (of graphs) are as
+defined by nccl-tests: for all_gather what a rank receives, for reduce_scatter what it sends.
 
-If NCCL is found and each rank has its own GPU, each size is also measured with NCCL, in alternation, and the
-ratio of our time to NCCL's is shown. NCCL's functions are called directly, from one thread per rank, with
-nothing of Carillon around them; its graphs have a communicator of their own, as they slow down the calls of
-theirs. --beside adds measurements of other libraries, from files with lines of JSON:
+If NCCL is found and each rank has its own GPU, each size is also measured with NCCL, in alternation with Carillon, and
+the ratio of Carillon's time to NCCL's is shown. NCCL's functions are called directly, from one thread per rank, without
+any Carillon code around them. NCCL's graphs have a communicator of their own, because a graph slows down the other
+calls on its communicator. --beside adds measurements of other libraries, from files with lines of JSON:
 
   {"library": "PyTorch", "collective": "all_reduce", "ranks": 2, "bytes": 8,
    "eager": {"p50_ns": 6100}, "graph": {"p50_ns": 5800}}`,
@@ -72,10 +72,11 @@ theirs. --beside adds measurements of other libraries, from files with lines of 
 			return bench.Write(stdout, results)
 		},
 	}
-	cmd.Flags().StringVar(&sizes, "sizes", "8:64M", `sizes in bytes: "8,64K", or a range "8:64M" (times 8 each)`)
+	cmd.Flags().StringVar(&sizes, "sizes", "8:64M",
+		`sizes in bytes: "8,64K", or a range "8:64M" (each 8 times the previous)`)
 	cmd.Flags().DurationVar(&plan.Budget, "budget", 500*time.Millisecond, "time to spend on one size")
-	cmd.Flags().IntVar(&plan.Min, "min", 5, "least iterations of one size")
-	cmd.Flags().IntVar(&plan.Max, "max", 20_000, "most iterations of one size")
+	cmd.Flags().IntVar(&plan.Min, "min", 5, "minimum number of iterations for one size")
+	cmd.Flags().IntVar(&plan.Max, "max", 20_000, "maximum number of iterations for one size")
 	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4, 8, 16}, "numbers of processes; 0 for none")
 	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI if it is installed")

@@ -23,12 +23,12 @@ func newComms() *cobra.Command {
 		Use:   "comms [JOB]",
 		Short: "Show a job's communicators and what happened to them, from its tapes",
 		Long: `Show a job's communicators, from the tapes of its processes, running or dead: what happened to each, and
-the trace id of each act of its life.
+the trace id of each act in its life: init, split, destroy and so on.
 
 With --topology, show where the ranks of each communicator are: their nodes, their rails (a rank's index on its node),
 their network connections, and, with PXN, which rank of a node sends to which rank of other nodes
-(NCCL_PXN_DISABLE=1 switches PXN off). Of NCCL's communicators it shows how many nodes they have and on which hosts
-their ranks are: NCCL doesn't tell the rest.
+(NCCL_PXN_DISABLE=1 switches PXN off). For NCCL's communicators, it shows only the number of nodes and the hosts of the
+ranks: NCCL doesn't report the rest.
 
 ` + jobHelp,
 		Example: `  carillon comms                       # the job on this host that wrote last

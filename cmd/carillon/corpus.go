@@ -32,20 +32,20 @@ func newCorpus() *cobra.Command {
 		Short: "Inject faults into training jobs, and score the verdicts",
 		Long: `Simulate jobs built like training (tensor, data, pipeline and expert parallel; blocking, with goroutines,
 asynchronous, in groups), each with up to two faults at a random moment, and score the verdicts on them: those of the
-agents while the job runs, and those of the post-mortem after it has ended (left alone, cancelled, killed at once or
-one by one). The right verdict is known, as the fault was injected.
+agents while the job runs ("live"), and those of the post-mortem after it has ended (left alone, cancelled, killed at
+once or one by one). The right verdict is known, because the fault was injected.
 
 Jobs run in virtual time, with the verdicts, agents and post-mortem of real jobs. With --processes, they run as real
 processes, five times faster than in virtual time: each job takes some seconds. The seed determines a simulated job.
 
 The table shows, for each kind of fault, in how many trials the right ranks were named for a right reason, and in how
-many another rank was named. A trial in which no rank was named counts as not right. Of two faults, both must be named,
-or the one that the other's rank waits for. Trials in which no rank was named don't count if there was nothing to
-diagnose: the fault did not happen, the job recovered, or, live, all processes ended at once. The median delay is the
-time from the stall threshold to the right verdict.
+many an innocent rank was named. A trial in which no rank was named doesn't count as right. If there are two faults, a
+right verdict names both, or the one that the other's rank waits for. Trials in which no rank was named don't count if
+there was nothing to diagnose: the fault did not happen, the job recovered, or, live, all processes ended at once. The
+median delay is the time from the stall threshold to the right verdict.
 
-The exit code is 1 if the table is below the bars: right in 97 % of the trials, live and after the end, innocents named
-in at most 0.5 %, and never in a healthy job, and half a second for the median delay.`,
+The exit code is 0 if verdicts are right in 97 % of the trials, live and after the end, an innocent rank is named in at
+most 0.5 % of them and in no healthy job, and the median delay is at most half a second; otherwise it is 1.`,
 		Example: `  carillon corpus --trials 100
   carillon corpus --kind "wrong peer" --why
   carillon corpus --processes 40 --ranks 8`,
@@ -60,8 +60,8 @@ in at most 0.5 %, and never in a healthy job, and half a second for the median d
 	f.SortFlags = false
 	f.IntVar(&s.trials, "trials", 25, "simulated trials of each kind")
 	f.IntVar(&s.processes, "processes", 0,
-		"run so many trials with real processes instead, of all kinds in turn")
-	f.IntVar(&s.most, "ranks", 32, "most ranks of a job, 2 to 1024")
+		"run this many trials with real processes instead, of all kinds in turn")
+	f.IntVar(&s.most, "ranks", 32, "maximum number of ranks of a job, 2 to 1024")
 	f.Uint64Var(&s.seed, "seed", 1, "the first trial's seed; the others count up from it")
 	f.StringSliceVar(&s.kinds, "kind", nil, "only these kinds of faults")
 	f.BoolVar(&s.why, "why", false, "print each trial with a wrong verdict or without one")

@@ -94,7 +94,7 @@ const (
 func newRoot(stdout, stderr *os.File) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "carillon",
-		Short: "Run jobs of communicating processes and see through them",
+		Short: "Run jobs of communicating processes and show what they do",
 		Long: `Carillon runs the ranks of a job and shows what their communicators do: which rank is doing what,
 since when, and why.`,
 		Version:       node.Version(),

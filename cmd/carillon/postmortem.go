@@ -40,7 +40,7 @@ func newPostmortem() *cobra.Command {
 		Short: "Report what a job did and why it stopped, from its tapes",
 		Long: `Report what a job did and why it stopped, from the tapes of its processes, running or dead.
 
-The report begins with how the job ended and what was wrong, in the words of the verdicts on a running job. The job is
+The report begins with how the job ended and what was wrong, in the same words as verdicts on a running job. The job is
 judged just before the first trouble (a rank that died or failed, a signal to the launcher), right after it, and at
 the end; --at judges it at any other time that the tapes cover. Then follow each communicator's ranks side by side,
 the numbers, sizes and durations of operations, and the last events of all ranks in order.
@@ -54,8 +54,8 @@ noted: how processes ended, which signal the launcher got, and how long the job 
 
 --export sends the spans that dead processes could not send, those of open operations and those of the last --window
 before the process ended, to the collector of the OTEL_* variables or of --endpoint. They have the ids that the process
-would have given them. Spans that a collector gets twice show twice, so --all, which sends every span that can be
-derived from the tapes, is for a collector that has none of them.
+would have given them. A collector shows a span twice if it gets it twice: use --all, which sends every span that can
+be derived from the tapes, only for a collector that has none of them.
 
 The exit code is 0 if there is a report, whatever it says; 1 if spans could not be sent; 2 for a wrong call or if there
 are no tapes.`,
@@ -72,14 +72,15 @@ are no tapes.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&a.Job, "job", "", "the job, if the tapes are of several (default: the one that wrote last)")
+	f.StringVar(&a.Job, "job", "",
+		"the job to report, if the tapes are of several jobs (default: the one that wrote last)")
 	f.IntVar(&a.Run, "run", 0,
 		"the run, from 1, if the job was started several times under one name (default: the last)")
-	f.StringVar(&a.at, "at", "", "judge the job at this time, as the report shows times or in RFC 3339")
+	f.StringVar(&a.at, "at", "", "judge the job at this time, written as in the report or in RFC 3339")
 	f.IntVar(&a.Last, "last", 40, "the number of events to show; 0 for all")
 	f.DurationVar(&a.Since, "since", 0, "only events within this time before the last one")
 	f.StringVar(&a.Comm, "comm", "",
-		"only events and operations of the communicator with this name or beginning of an id")
+		"only events and operations of the communicator with this name or id prefix")
 	f.IntSliceVar(&a.Ranks, "rank", nil, "only events and operations of these ranks of the job")
 	f.BoolVar(&a.asJSON, "json", false, "print a JSON object")
 	colorFlag(cmd, &a.color, "colours")

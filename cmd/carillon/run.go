@@ -44,20 +44,21 @@ CARILLON_JOB_SECRET_FILE; otherwise a random one is made. Ranks get it in a file
 read and that is removed when the job ends, or by the user's next carillon run if the launcher was killed.
 It is never in their environment.
 
-SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded to all ranks. After SIGINT or SIGTERM, ranks
-have --grace to end; a second signal kills them.
+SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded to all ranks. After SIGINT or SIGTERM, the ranks
+have the time of --grace to end; a second signal kills them.
 
-When a rank fails, the others have --linger to report what they saw and to end by themselves. Then they get SIGTERM
-and, after --grace, SIGKILL. Processes that a rank started end with it. The exit code is that of the rank that failed
-first, or 128 plus the signal's number; 2 means a wrong call, 126 and 127 a program that can't be run or found.
+When a rank fails, the others have the time of --linger to report what they saw and to end by themselves. Then they
+get SIGTERM and, after --grace, SIGKILL. Processes that a rank started end with the rank. The exit code is that of the
+rank that failed first, or 128 plus the signal's number; 2 means a wrong call, 126 and 127 a program that can't be run
+or found.
 
-With --min-ranks, the job goes on after failures as long as that many of this machine's ranks are running or have
-ended well. The exit code is 0 if the remaining ranks end well. If too few are left, the job ends as above, with the
-exit code of the rank whose failure left too few.
+With --min-ranks, the job continues after failures as long as that many of this machine's ranks are running or have
+succeeded. The exit code is 0 if the remaining ranks succeed. If too few are left, the job ends as above, with the exit
+code of the rank whose failure left too few.
 
-With --max-restarts, a job that failed is started again, all ranks on every machine where it failed, for programs that
-resume from a checkpoint. A job that was stopped by a signal is not. Ranks get TORCHELASTIC_RESTART_COUNT and
-TORCHELASTIC_MAX_RESTARTS; the exit code is that of the last attempt.
+With --max-restarts, all ranks of a failed job are started again, on every machine where it failed. This is for
+programs that resume from a checkpoint. A job that was stopped by a signal is not restarted. Ranks get
+TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS; the exit code is that of the last attempt.
 
 With --sd-file, each rank gets a port for its health endpoint, and the file lists the endpoints for Prometheus'
 file_sd_configs, with the labels job, rank and host. It is removed when the job ends.
@@ -125,7 +126,7 @@ func addRunFlags(cmd *cobra.Command, cfg *job.Config, stdin *bool) {
 	f.IntVar(&cfg.Hosts, "nnodes", 1, "how many machines the job spans; start carillon run on each")
 	f.IntVar(&cfg.Host, "node-rank", 0, "the index of this machine, from 0")
 	f.IntVar(&cfg.Nodes, "simulate-nodes", 1,
-		"for tests: split this machine's ranks into so many simulated nodes (sets CARILLON_HOSTID)")
+		"for tests: number of simulated nodes to split this machine's ranks into (sets CARILLON_HOSTID)")
 	f.StringVar(&cfg.MasterAddr, "master-addr", "", "where rank 0 listens: its machine's address (default: loopback)")
 	f.IntVar(&cfg.MasterPort, "master-port", 0, "the port that rank 0 listens on (default: a free one)")
 	f.StringVar(&cfg.Name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: derived from the program's)")
@@ -134,14 +135,14 @@ func addRunFlags(cmd *cobra.Command, cfg *job.Config, stdin *bool) {
 	f.StringVar(&cfg.TargetsFile, "sd-file", "",
 		"file for Prometheus' file_sd_configs, with this machine's ranks (sets CARILLON_HEALTH_ADDR)")
 	f.IntVar(&cfg.MinRanks, "min-ranks", 0,
-		"continue after failures while at least so many of this machine's ranks are left (default: all)")
+		"continue after failures while at least this many ranks of this machine are left (default: all)")
 	f.IntVar(&cfg.MaxRestarts, "max-restarts", 0, "how many times to restart all ranks after a failure")
 	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "how long the other ranks may run on after a failure")
 	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "the time between SIGTERM and SIGKILL")
 	f.BoolVar(stdin, "stdin", false, "connect standard input to rank 0 (the others read nothing)")
 	colorFlag(cmd, &cfg.Color, "colour the ranks' prefixes")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false,
-		"also print each rank's process id, and a line when all went well")
+		"also print each rank's process id, and a line if all went well")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print only failures")
 	complete(cmd, "job") // a new one has no known name
 }

@@ -32,10 +32,11 @@ func newSim(stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Inject faults into simulated jobs, and measure how soon RAS names the culprit",
-		Long: `Simulate jobs of 64 to 4096 ranks in virtual time: the real membership and agents of each process on a
-simulated network, and ranks that call collectives. Processes are killed and stopped, a machine is disconnected, a rank
-sleeps, packets are lost and delayed. The table shows how soon the culprit was named, that no other rank was, and the
-cost for each process. It takes some minutes, most of them for 4096 ranks; up to 1024, half a minute.
+		Long: `Simulate jobs of 64 to 4096 ranks in virtual time. Each process has the real membership protocol and
+agent, on a simulated network, and its ranks call collectives. Processes are killed and stopped, a machine is
+disconnected, a rank sleeps, packets are lost and delayed. The table shows how soon the culprit was named, whether
+another rank was named, and the cost for each process. The command takes some minutes, most of them for 4096 ranks; up
+to 1024 ranks take half a minute.
 
 The seed determines all times to the nanosecond, except the computing time of the analysis, which is this machine's.
 There are two exceptions: for some seeds, in jobs of up to ten processes, two timers of the membership library expire

@@ -22,25 +22,25 @@ type target struct {
 }
 
 // jobHelp explains JOB in the help of commands that read tapes.
-const jobHelp = `JOB is a job's name or the directory of its tapes. The default is the job that wrote last, also
-within a directory of several jobs.`
+const jobHelp = `JOB is a job's name or the directory of its tapes. Without JOB, or if the directory has the tapes
+of several jobs, it is the job that wrote last.`
 
 // targetHelp explains JOB, and which processes are asked, in the help of commands for running jobs.
-const targetHelp = `JOB is a job's name or the directory of its tapes. The default is the job that started last,
-also within a directory of several jobs.
+const targetHelp = `JOB is a job's name or the directory of its tapes. Without JOB, or if the directory has the
+tapes of several jobs, it is the job that started last.
 
 The tapes say where the processes' health endpoints are. For a job on other hosts, name the endpoint of any of its
 processes with --url. All processes know the same verdicts, but each reports only its own communicators and
-conditions. Processes on other hosts are asked too, up to a number, if their endpoints listen beyond loopback
+conditions. Processes on other hosts are queried too, up to a limit, if their endpoints listen beyond loopback
 (CARILLON_HEALTH_ADDR). They get the token over TLS, or in the clear if an endpoint of --url gets it in the clear.
 
-The token for endpoints that want one comes from --token-file, CARILLON_HEALTH_TOKEN or CARILLON_HEALTH_TOKEN_FILE.`
+The token for endpoints that require one comes from --token-file, CARILLON_HEALTH_TOKEN or CARILLON_HEALTH_TOKEN_FILE.`
 
 func (t *target) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringSliceVar(&t.urls, "url", nil,
-		"health endpoints to ask, such as http://host:port, instead of a job on this host")
+		"health endpoints to query, such as http://host:port, instead of a job on this host")
 	f.StringVar(&t.tokenFile, "token-file", "", "a file whose first line is the token")
 	f.StringVar(&t.cacert, "cacert", "",
 		"a PEM file with the CA certificates of the endpoints (default: the system's)")

@@ -24,8 +24,10 @@ func newTune(stdout, stderr *os.File) *cobra.Command {
 		Use:   "tune",
 		Short: "Measure which kernels are the fastest on this machine's GPUs",
 		Long: `Measure up to which size each kind of kernel is the fastest on this machine's NVIDIA GPUs, and write
-the file that ` + enginecuda.TuningVariable + ` names to a job. All processes of a job need the same file. Ranks
-share GPUs if there are fewer, which says little about ranks that don't. Run nothing else on the GPUs meanwhile.`,
+the file that ` + enginecuda.TuningVariable + ` names to a job. All processes of a job need the same file.
+
+If there are fewer GPUs than ranks, ranks share GPUs, and the result says little about ranks that don't. Run nothing
+else on the GPUs while measuring.`,
 		Example: `  carillon tune --output tuning.json
   carillon tune --ranks 2,8 > tuning.json
   ` + enginecuda.TuningVariable + `=tuning.json carillon bench --gpu 2`,
@@ -82,10 +84,10 @@ share GPUs if there are fewer, which says little about ranks that don't. Run not
 	cmd.Flags().IntSliceVar(&ranks, "ranks", []int{2, 4, 8}, "numbers of ranks, 2 to 8")
 	cmd.Flags().StringVar(&sizes, "sizes", "4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M", "sizes in bytes")
 	cmd.Flags().StringVar(&pushSizes, "push-sizes", "4M,8M,16M,32M,64M,128M,256M,512M",
-		"sizes in bytes of reductions in which ranks may write to each other instead of reading")
+		"sizes in bytes at which reductions may write to other ranks instead of reading from them")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "the file to write (default: standard output)")
 	cmd.Flags().DurationVar(&s.Budget, "budget", 50*time.Millisecond, "time to spend on one size")
-	cmd.Flags().IntVar(&s.Min, "min", 5, "least iterations of one size")
-	cmd.Flags().IntVar(&s.Max, "max", 200, "most iterations of one size")
+	cmd.Flags().IntVar(&s.Min, "min", 5, "minimum number of iterations for one size")
+	cmd.Flags().IntVar(&s.Max, "max", 200, "maximum number of iterations for one size")
 	return cmd
 }

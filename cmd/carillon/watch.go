@@ -33,13 +33,13 @@ func newWatch(stdout, stderr *os.File) *cobra.Command {
 		Use:   "watch [JOB]",
 		Short: "Watch a job while it runs: verdicts, ranks, communicators, events",
 		Long: `Watch a job while it runs. On a terminal, a screen shows the open verdicts, the ranks by state, the busy
-communicators, other problems and the last events; q or ^C quits. Elsewhere, or with --lines, each event is a line,
-starting with the events that the processes remember.
+communicators, other problems and the last events; q or ^C quits. If the output is not a terminal, or with
+--lines, each event is printed as a line, starting with the events that the processes remember.
 
 ` + targetHelp + `
 
-Events come from one process at a time, and from another one when that process ends or stops. Processes are asked for
-their state rarely enough not to slow the job down. The last state of a process that no longer answers is shown as
+Events come from one process at a time, and from another one when that process ends or stops. Processes are queried
+for their state rarely enough not to slow the job down. The last state of a process that no longer answers is shown as
 stale, with its age.
 
 Watching ends with the job; with --follow, it goes on with the next job. The exit code is 0, or 3 if there is no such

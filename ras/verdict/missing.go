@@ -195,6 +195,9 @@ func (g *graph) expect(m *meeting, rank int) {
 		return
 	}
 	if passed(m, p.slot) {
+		if m.cameLate(p.slot) {
+			m.addMissing(p.actor)
+		}
 		return
 	}
 	here := slices.ContainsFunc(m.present, func(q *participant) bool { return q.actor == p.actor && q.slot == p.slot })
@@ -207,6 +210,13 @@ func (m *meeting) addMissing(a *actor) {
 	if !slices.Contains(m.missing, a) {
 		m.missing = append(m.missing, a)
 	}
+}
+
+// cameLate reports whether others waited for a rank when the meeting failed, and the rank came only then. It may have
+// completed the call all the same: the other ranks had posted what it needed.
+func (m *meeting) cameLate(s *Slot) bool {
+	return m.engine != nil && m.engine.Wait == s.Rank && m.key.kind == collective && s.Seq == m.key.seq &&
+		s.Age+s.Took+skew < m.until
 }
 
 // passed tells whether the rank of a slot has completed the meeting, or gone beyond it.

@@ -182,6 +182,9 @@ func waiting(victims []Wait) string {
 // lastCall is the last call of an actor that is missing in a meeting, as the end of a sentence: in the meeting's lane,
 // if there was one.
 func lastCall(m *meeting, a *actor) Text {
+	if s := a.slotIn(m.key.comm); s != nil && m.cameLate(s) {
+		return say("; it came %s ago", Age(s.Age+s.Took))
+	}
 	var last *Slot
 	for _, s := range a.slots {
 		switch {

@@ -27,6 +27,9 @@ type ending struct {
 	// found tells that it was found dead at the time at: it had ended some time before.
 	found    bool
 	followed bool // an agent followed its tape to the end
+	// launched tells that its launcher keeps a ledger and noted the end there. Such a launcher notes, too, if it ends
+	// the job because a rank has failed.
+	launched bool
 	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
 	failed int64
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
@@ -218,6 +221,7 @@ func (n *ending) learn(e *osprocess.Entry, last int64) {
 		n.how, n.exit, n.found = e.Exit.How(), e.Exit, e.Found
 	}
 	n.followed = n.followed || e.Followed
+	n.launched = n.launched || !e.Followed && !e.Found
 	if seen := max(e.Mono, last); n.seen == 0 || seen < n.seen {
 		n.seen = seen
 	}
@@ -270,7 +274,7 @@ func (r *Report) sweep() {
 		return
 	}
 	for _, p := range r.procs {
-		if asked(p.end.exit.Signal) {
+		if asked(p.end.exit.Signal) && !p.end.launched {
 			p.end.failed = p.mono(first.at(first.end.at))
 		}
 	}
@@ -312,51 +316,60 @@ func (r *Report) terminated() {
 // errors that they got before it was their turn: of many processes, two may be killed together for another reason.
 const leastKilled = 3
 
-// killed finds out whether the job was killed from outside without its launcher. Then all processes that had not left
-// in order by then ended one soon after the other. The first and most others (or leastKilled in all) ended by the same
-// signal, one that a person or a scheduler sends, none ended by another signal, and no launcher ended them because of a
-// failure. All then count as told to end when the first one ended.
+// killed finds out whether the job was killed from outside without its launcher. Then all processes that were left ended
+// one soon after the other. The first and most others (or leastKilled in all) ended by the same signal, one that a
+// person or a scheduler sends, none ended by another signal, and no launcher ended them because of a failure. All then
+// count as told to end when the first one ended. A process that had left in order by then, or whose end the launcher
+// noted and let the job go on, is none of them.
 func (r *Report) killed() {
 	var ended []*process
-	var first time.Time // that a signal ended
 	for _, p := range r.procs {
 		e := &p.end
 		if e.at == 0 || !e.exit.Known || e.failed > 0 || e.signaled > 0 {
 			return
 		}
 		ended = append(ended, p)
-		if at := p.at(e.at); e.exit.Signal != 0 && (first.IsZero() || at.Before(first)) {
-			first = at
+	}
+	slices.SortStableFunc(ended, byEnd)
+	for i := len(ended) - 1; i > 0; i-- {
+		if ended[i].at(ended[i].end.at).Sub(ended[i-1].at(ended[i-1].end.at)) > sweepTime {
+			if !survived(ended[:i]) {
+				return
+			}
+			ended = ended[i:]
+			break
 		}
 	}
-	ended = slices.DeleteFunc(ended, func(p *process) bool {
-		return p.state() == StateClosed && !p.end.exit.Failed() && p.at(p.end.at).Before(first)
-	})
-	slices.SortFunc(ended, byEnd)
-	by, killed, last := "", 0, first
-	for _, p := range ended {
-		at, signal := p.at(p.end.at), p.end.exit.Signal
-		if at.Before(first) || at.Sub(last) > sweepTime {
-			return
-		}
-		last = at
-		if signal == 0 {
-			continue
-		}
-		if !asked(signal) {
-			return
-		}
-		if killed++; killed > 1 && unix.SignalName(signal) != by {
-			return
-		}
-		by = unix.SignalName(signal)
-	}
-	if killed < 2 || killed < leastKilled && 2*killed <= len(ended) {
+	first := slices.IndexFunc(ended, func(p *process) bool { return p.end.exit.Signal != 0 })
+	if first < 0 || !survived(ended[:first]) {
 		return
 	}
+	ended = ended[first:]
+	by, killed := ended[0].end.exit.Signal, 0
 	for _, p := range ended {
-		p.end.signaled, p.end.signal = p.mono(first), by
+		switch p.end.exit.Signal {
+		case 0:
+		case by:
+			killed++
+		default:
+			return
+		}
 	}
+	if !asked(by) || killed < 2 || killed < leastKilled && 2*killed <= len(ended) {
+		return
+	}
+	at := ended[0].at(ended[0].end.at)
+	for _, p := range ended {
+		p.end.signaled, p.end.signal = p.mono(at), unix.SignalName(by)
+	}
+}
+
+// survived reports whether the job went on after the ends of some processes, as far as is known: they had left in
+// order, or their launcher noted their ends, and not that it ended the job.
+func survived(ended []*process) bool {
+	return !slices.ContainsFunc(ended, func(p *process) bool {
+		return !p.end.launched && (p.state() != StateClosed || p.end.exit.Failed())
+	})
 }
 
 // byEnd orders processes by when they ended.

@@ -87,7 +87,7 @@ func (r *Report) until(found []Finding, later []moment) []Finding {
 	}
 	var more []Finding
 	for _, v := range r.verdicts(at) {
-		r.hung = r.hung || v.Urgent()
+		r.hung = r.hung || hangs(&v)
 		old := slices.IndexFunc(found, func(f Finding) bool { return f.ID == v.ID && len(f.Victims) == 0 })
 		if old >= 0 {
 			found[old] = Finding{v, at, true}

@@ -18,6 +18,9 @@ import (
 // straggles tells whether a finding is that a rank holds up a job that goes on.
 func straggles(f Finding) bool { return f.Reason == verdict.Straggler }
 
+// hangs tells whether a verdict shows that the job hung: it is more than possible, and ranks wait.
+func hangs(v *verdict.Verdict) bool { return v.Urgent() && len(v.Victims) > 0 }
+
 // Ending is how the job ended.
 type Ending struct {
 	// How is "running", "completed", "failed", "ended" (from outside) or "killed": processes ended without closing
@@ -86,7 +89,7 @@ func (r *Report) ending(at moment) Ending {
 	case in[StateAlive] > 0:
 		return r.runs(in[StateAlive], at, hung)
 	case told != nil && at.ended:
-		return r.canceled(told, at, hung)
+		return r.canceled(told, at)
 	case r.lost != nil && at.ended:
 		l := r.lost
 		return Ending{How: "failed", Time: l.of.at(l.at), Text: fmt.Sprintf(
@@ -122,17 +125,21 @@ func (p *process) fromOutside() string {
 }
 
 // canceled is the ending of a job that was told to end at the moment of the findings.
-func (r *Report) canceled(told *process, at moment, hung bool) Ending {
-	how := ", while it hung."
-	if !hung {
-		slow, well := "", ", while all was well."
-		if slices.ContainsFunc(r.Findings, straggles) {
-			slow = ", while it was slow."
-		}
-		if r.partial() {
-			well = ", while all was well as far as the tapes show."
-		}
-		how = cmp.Or(slow, r.tooShort(at.at), well)
+func (r *Report) canceled(told *process, at moment) Ending {
+	found := func(is func(Finding) bool) bool { return slices.ContainsFunc(r.Findings, is) }
+	how := "."
+	switch {
+	case found(func(f Finding) bool { return hangs(&f.Verdict) }):
+		how = ", while it hung."
+	case found(straggles):
+		how = ", while it was slow."
+	case found(func(f Finding) bool { return f.Reason != verdict.Unknown }): // perhaps a mistake, but no hang
+	case len(r.Findings) > 0:
+		how = cmp.Or(r.tooShort(at.at), how)
+	case r.partial():
+		how = cmp.Or(r.tooShort(at.at), ", while all was well as far as the tapes show.")
+	default:
+		how = cmp.Or(r.tooShort(at.at), ", while all was well.")
 	}
 	return Ending{How: "ended", Time: told.at(told.end.signaled), Text: told.fromOutside() + how}
 }

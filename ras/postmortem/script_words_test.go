@@ -52,8 +52,11 @@ func call(name string) lifecycle.Call { return named[lifecycle.Call](name) }
 func phase(name string) tape.Phase    { return named[tape.Phase](name) }
 
 func callOfAct(name string) lifecycle.Call {
-	if name == "init" {
+	switch name {
+	case "init":
 		return lifecycle.CallInitRank
+	case "group":
+		return lifecycle.CallGroupStart
 	}
 	return call(name)
 }

@@ -32,6 +32,8 @@ type ending struct {
 	launched bool
 	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
 	failed int64
+	// killed tells that somebody killed it together with the first one that ended.
+	killed bool
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
 	signaled int64
 	signal   string // "SIGTERM"
@@ -316,11 +318,11 @@ func (r *Report) terminated() {
 // errors that they got before it was their turn: of many processes, two may be killed together for another reason.
 const leastKilled = 3
 
-// killed finds out whether the job was killed from outside without its launcher. Then all processes that were left ended
-// one soon after the other. The first and most others (or leastKilled in all) ended by the same signal, one that a
-// person or a scheduler sends, none ended by another signal, and no launcher ended them because of a failure. All then
-// count as told to end when the first one ended. A process that had left in order by then, or whose end the launcher
-// noted and let the job go on, is none of them.
+// killed finds out whether the job was killed from outside without its launcher. Then all processes that were left
+// ended one soon after the other. The first and most others (or leastKilled in all) ended by the same signal, one that
+// a person or a scheduler sends, none ended by another signal, and no launcher ended them because of a failure. All
+// then count as told to end when the first one ended. A process that had left in order by then, or whose end the
+// launcher noted and let the job go on, is none of them.
 func (r *Report) killed() {
 	var ended []*process
 	for _, p := range r.procs {
@@ -370,6 +372,30 @@ func survived(ended []*process) bool {
 	return !slices.ContainsFunc(ended, func(p *process) bool {
 		return !p.end.launched && (p.state() != StateClosed || p.end.exit.Failed())
 	})
+}
+
+// struck finds the processes that somebody killed together, while others were left: the first one that failed, and
+// those that ended by the same signal, one soon after the other, and not by their launcher. Each of them is a cause,
+// although communicators may have failed on the later ones by then.
+func (r *Report) struck() {
+	failed := r.failures()
+	if len(failed) == 0 || !asked(failed[0].end.exit.Signal) {
+		return
+	}
+	by, last := failed[0].end.exit.Signal, failed[0].at(failed[0].end.at)
+	for _, p := range failed {
+		at := p.at(p.end.at)
+		if p.end.exit.Signal != by || !p.end.launched || p.end.signaled > 0 || at.Sub(last) > sweepTime {
+			continue
+		}
+		r.together, last = append(r.together, p), at
+	}
+	if len(r.together) < 2 {
+		r.together = nil
+	}
+	for _, p := range r.together {
+		p.end.killed = true
+	}
 }
 
 // byEnd orders processes by when they ended.

@@ -32,9 +32,9 @@ const (
 )
 
 // moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
-// it; right after it; just before each later one, as other ranks may have waited until then; and now or at the end. If
-// there is no trouble, but a process left in order in the middle of a call, the first moment is just before the first
-// process left since that call began.
+// it; right after it, and after all processes that were killed together; just before each later one, as other ranks may
+// have waited until then; and now or at the end. If there is no trouble, but a process left in order in the middle of a
+// call, the first moment is just before the first process left since that call began.
 func (r *Report) moments() []moment {
 	var all []moment
 	var first *moment
@@ -80,8 +80,15 @@ func (r *Report) moments() []moment {
 		if first.ended {
 			return all // later failures are consequences
 		}
-		all = append(all, moment{at: first.at.Add(settleTime), title: "right after " + what, trouble: what})
-		if !signaled.IsZero() && signaled.After(first.at.Add(settleTime)) {
+		after := first.at
+		for _, p := range r.together {
+			if at := p.at(p.end.at); at.Sub(after) <= sweepTime {
+				after = later(after, at)
+			}
+		}
+		after = after.Add(settleTime)
+		all = append(all, moment{at: after, title: "right after " + what, trouble: what})
+		if !signaled.IsZero() && signaled.After(after) {
 			all = append(all, moment{
 				at: signaled.Add(-time.Microsecond), title: "just before the job was ended from outside", ended: true,
 			})

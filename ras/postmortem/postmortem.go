@@ -167,6 +167,7 @@ func (r *Report) build(procs []*process, opts *Options) error {
 	r.sweep()
 	r.terminated()
 	r.killed()
+	r.struck()
 	if err := r.judge(opts); err != nil {
 		return err
 	}

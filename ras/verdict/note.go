@@ -33,6 +33,9 @@ type Note struct {
 	Told bool `json:"told,omitempty"`
 	// Found says that the process was found dead, FateAge ago: it had ended some time before.
 	Found bool `json:"found,omitempty"`
+	// Killed says that somebody ended a dead process by a signal, and no launcher did for another rank's failure. Then
+	// it did not end because a communicator had failed before.
+	Killed bool `json:"killed,omitempty"`
 
 	// Stale says that the note is an earlier one, or from a tape that has lost its end: what the process did since is
 	// not known.

@@ -11,8 +11,9 @@ import (
 
 // processes returns the verdicts on processes that ended, stopped or are unreachable. Dead and unreachable processes
 // get a verdict even if no rank waits for them yet; see stillNeeded. All unreachable processes share one verdict, as
-// the network is the one cause. A process that ended because a communicator had failed before is a victim. A process
-// that had itself ended a communicator before gets a verdict for that instead.
+// the network is the one cause. A process that ended because a communicator had failed before is a victim; one that was
+// killed is not, even if the others have given up meanwhile. A process that had itself ended a communicator before gets
+// a verdict for that instead.
 func (w *walk) processes() []Verdict {
 	ends := map[*Note][]*meeting{}
 	left := map[*Note]bool{} // processes that had ended a communicator before
@@ -39,7 +40,8 @@ func (w *walk) processes() []Verdict {
 			if w.maybeConsequence(n) || w.toldToEnd(n) {
 				break
 			}
-			if waitedFor || w.stillNeeded(n) && !w.failedFirst(n) && !left[n] {
+			inside := slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.Left == nil })
+			if waitedFor || n.Killed && inside || w.stillNeeded(n) && !w.failedFirst(n) && !left[n] {
 				verdicts = append(verdicts, w.ended(n, ends))
 			}
 		case Stopped:

@@ -31,11 +31,12 @@ func TestEvidenceAgrees(t *testing.T) {
 			`rank 1 (node0, pid 1001) has not entered`, `rank 1 was told to end by SIGTERM 4s ago`,
 		},
 		"one came when the others had given up, and completed the call": {
-			newJob(3).comm("pp", 0, 1).in(world, 8, allReduce, s6, 1, s5, 0, 2).with(func(n *verdict.Note, s *verdict.Slot) {
-				gaveUp(n, s)
-				s.Age, s.Failure.Code, s.Failure.Wait = 3*time.Second, lifecycle.CodeAbandoned, 1
-				s.Failure.Age = s.Age
-			}, 0, 2).did(world, 8, allReduce, 2*time.Second, 1).in("pp", 3, allReduce, time.Second, -1, 0, 1).
+			newJob(3).comm("pp", 0, 1).in(world, 8, allReduce, s6, 1, s5, 0, 2).with(
+				func(n *verdict.Note, s *verdict.Slot) {
+					gaveUp(n, s)
+					s.Age, s.Failure.Code, s.Failure.Wait = 3*time.Second, lifecycle.CodeAbandoned, 1
+					s.Failure.Age = s.Age
+				}, 0, 2).did(world, 8, allReduce, 2*time.Second, 1).in("pp", 3, allReduce, time.Second, -1, 0, 1).
 				with(func(n *verdict.Note, _ *verdict.Slot) { n.Where = "it sleeps" }, 1),
 			`rank 1 (node0, pid 1001) had not entered all_reduce 8 on "world" when it failed, 3s ago; it came 2s ago`,
 			`2 of 3 ranks were in all_reduce 8 on "world"`,

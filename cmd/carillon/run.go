@@ -45,7 +45,7 @@ read and that is removed when the job ends, or by the user's next carillon run i
 It is never in their environment.
 
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded to all ranks. After SIGINT or SIGTERM, the ranks
-have the time of --grace to end; a second signal kills them.
+have the time of --grace to end, and output that nobody reads for a second is dropped; a second signal kills them.
 
 When a rank fails, the others have the time of --linger to report what they saw and to end by themselves. Then they
 get SIGTERM and, after --grace, SIGKILL. Processes that a rank started end with the rank. The exit code is that of the
@@ -107,10 +107,6 @@ secret, and its own --node-rank. If CARILLON_RENDEZVOUS names an etcd (etcd://ho
 			if stdin {
 				cfg.Stdin = os.Stdin
 			}
-			signals := make(chan os.Signal, 16)
-			signal.Notify(signals, forwarded()...)
-			defer signal.Stop(signals)
-			cfg.Signals = signals
 			return run(cmd, cfg)
 		},
 	}
@@ -152,10 +148,12 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 		return err
 	}
 	cfg.TapesAt = cmp.Or(cfg.TapeDir, tape.DefaultDir())
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded()...)
+	defer signal.Stop(signals)
+	cfg.Signals = signals
+	cfg.AtEnd = func(ctx context.Context) string { return sendLeft(ctx, &cfg) }
 	result, err := job.Run(cmd.Context(), cfg)
-	if result != nil {
-		sendLeft(cmd, &cfg)
-	}
 	_, wrong := errors.AsType[*job.ConfigError](err)
 	switch {
 	case wrong:
@@ -171,34 +169,26 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 // sendTime bounds the time in which the launcher sends the spans of dead ranks after the job's end.
 const sendTime = 5 * time.Second
 
-// sendLeft sends the spans on the tapes of ranks that ended by os.Exit, a panic or a signal, until it gets a signal
-// itself.
-func sendLeft(cmd *cobra.Command, cfg *job.Config) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), sendTime)
+// sendLeft sends the spans on the tapes of ranks that ended by os.Exit, a panic or a signal, and says what came of it.
+func sendLeft(ctx context.Context, cfg *job.Config) string {
+	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
-	go func() {
-		select {
-		case <-cfg.Signals:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	sent, err := postmortem.SendLeft(ctx, cfg.TapesAt, postmortem.ExportOptions{
 		Algorithm: func(n uint8) string { return algo.Algorithm(n).String() }, Logger: slog.New(slog.DiscardHandler),
 	})
-	note := cmd.ErrOrStderr()
 	switch {
 	case err == nil && sent.Failed > 0:
 		err = fmt.Errorf("%s not taken", english.Plural(int(sent.Failed), "span was", "spans were"))
 		fallthrough
 	case err != nil:
-		fmt.Fprintf(note,
-			"carillon: not all spans on the tapes of ended ranks were sent (%v); the next job with the same "+
-				"OTEL_* variables tries again\n", err)
+		return fmt.Sprintf("not all spans on the tapes of ended ranks were sent (%v); the next job with the same "+
+			"OTEL_* variables tries again", err)
 	case sent.Spans > 0 && !cfg.Quiet:
-		fmt.Fprintf(note, "carillon: sent %s that %s left on %s\n", english.Plural(int(sent.Spans), "span", ""),
+		return fmt.Sprintf("sent %s that %s left on %s", english.Plural(int(sent.Spans), "span", ""),
 			english.Plural(sent.Processes, "ended rank", ""),
 			english.PluralWord(sent.Processes, "its tape", "their tapes"))
+	default:
+		return ""
 	}
 }
 

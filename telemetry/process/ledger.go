@@ -18,8 +18,12 @@ import (
 // ended, why it ended them, and how long they hung.
 const Ledger = "launcher.log"
 
-// EndedByFailure is Entry.Ended if the launcher ends the job because a rank failed.
-const EndedByFailure = "failed"
+const (
+	// EndedByFailure is Entry.Ended if the launcher ends the job because a rank failed.
+	EndedByFailure = "failed"
+	// EndedByOutput is Entry.Ended if the launcher ends the job because its output was closed.
+	EndedByOutput = "its output could not be shown"
+)
 
 // Entry is a line of a Ledger: how a process ended, that it was found dead, or why the launcher ends the job. An
 // agent's entry says that the job hung, which of its processes were stopped, until when it was followed, or what the
@@ -47,8 +51,8 @@ type Entry struct {
 	// followed all tapes of this host until then.
 	Followed bool `json:"followed,omitempty"`
 
-	// Ended is why the launcher ends the job: the name of a signal that the launcher got, EndedByFailure, or a text. It
-	// is empty in an entry about a process.
+	// Ended is why the launcher ends the job: the name of a signal that the launcher got, EndedByFailure, or a text
+	// that follows "because". It is empty in an entry about a process.
 	Ended string `json:"ended,omitempty"`
 
 	// Running is an agent's entry about the job: a verdict was open, and these processes of the host were running.

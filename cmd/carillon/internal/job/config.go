@@ -1,6 +1,7 @@
 package job
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,6 +59,10 @@ type Config struct {
 
 	Color          term.ColorMode // of the ranks' prefixes
 	Verbose, Quiet bool           // Verbose adds each rank's pid and a last line on success; Quiet shows only failures
+
+	// AtEnd, unless nil, is called when the ranks of a started job have ended, until a signal cancels its context. The
+	// text that it returns is shown as the launcher's last line.
+	AtEnd func(context.Context) string
 
 	// Signals delivers the signals that the launcher received; nil delivers none.
 	Signals <-chan os.Signal

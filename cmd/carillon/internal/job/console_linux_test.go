@@ -9,6 +9,12 @@ import (
 	"testing"
 )
 
+// shown closes a console, and waits until it has shown all.
+func shown(c *console) {
+	c.close()
+	<-c.over
+}
+
 func TestConsoleKeepsLinesApart(t *testing.T) {
 	type piece struct {
 		rank int
@@ -34,6 +40,7 @@ func TestConsoleKeepsLinesApart(t *testing.T) {
 			for _, p := range c.pieces {
 				con.write(p.rank, []byte(p.text))
 			}
+			shown(con)
 			if out.String() != c.want {
 				t.Errorf("got\n%swant\n%s", out.String(), c.want)
 			}
@@ -46,6 +53,7 @@ func TestConsoleColors(t *testing.T) {
 	con := newConsole(&out, 4, 2, true, nil)
 	con.write(0, []byte("x\n"))
 	con.write(1, []byte("y\n"))
+	shown(con)
 	if want := "\x1b[34m[4]\x1b[0m x\n\x1b[31m[5]\x1b[0m y\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -61,6 +69,7 @@ func TestConsoleFailsOnce(t *testing.T) {
 	con := newConsole(brokenWriter{broken}, 0, 1, false, func(err error) { failures = append(failures, err) })
 	con.write(0, []byte("a\n"))
 	con.write(0, []byte("b\n"))
+	shown(con)
 	if len(failures) != 1 || !errors.Is(failures[0], broken) {
 		t.Errorf("failures %v", failures)
 	}
@@ -79,12 +88,14 @@ func TestOutputShowsEverything(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			o := newOutput(0, newConsole(&out, 0, 1, false, func(err error) { t.Error(err) }), nil)
+			con := newConsole(&out, 0, 1, false, func(err error) { t.Error(err) })
+			o := newOutput(0, con, nil)
 			if _, err := io.CopyBuffer(o, struct{ io.Reader }{strings.NewReader(text)},
 				make([]byte, 4095)); err != nil {
 				t.Fatal(err)
 			}
 			o.finish()
+			shown(con)
 			var want strings.Builder
 			for line := range strings.Lines(text) {
 				want.WriteString("[0] " + strings.TrimRight(line, "\r\n") + "\n")

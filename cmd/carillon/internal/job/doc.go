@@ -6,6 +6,7 @@
 //	Run ── reserve a port, start every rank in a process group of its own
 //	 │
 //	 ├─ readers   a rank's output, line by line → console ("[2] …") and a log per rank
+//	 ├─ console   writes to its stream, and alone waits for a reader
 //	 ├─ watch     deaths in batches: a cause is always in the first batch
 //	 └─ the loop  deaths, signals and timers → linger → SIGTERM → SIGKILL
 //	            │
@@ -13,6 +14,9 @@
 //
 // With Config.MinRanks, the job goes on after failures that leave enough ranks. The first one that leaves too few ends
 // it.
+//
+// Ranks wait for the reader of their output, as with a pipe. What ends them never does: after a signal, output that
+// nobody reads is dropped.
 //
 // Ranks never outlive the job. When one fails, the others get some time to report what they saw and to end by
 // themselves; then they get SIGTERM, and then SIGKILL. Processes that a rank started end with the rank. When the

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -118,6 +119,12 @@ var programs = map[string]func() int{
 			}
 		}
 	},
+	// complaint prints to its standard error first, and waits to be ended.
+	"complaint": func() int {
+		fmt.Fprintln(os.Stderr, "a complaint")
+		fmt.Println("ready", os.Getpid())
+		select {}
+	},
 	// lines prints a numbered line a thousand times, each in two writes.
 	"lines": func() int {
 		for i := range 1000 {
@@ -164,7 +171,7 @@ type underTest struct {
 	done    chan struct{}
 }
 
-// begin runs a job whose ranks run a program of programs.
+// begin runs a job whose ranks run a program of programs. The test reads the streams that cfg doesn't name.
 func begin(t *testing.T, program string, cfg Config) *underTest {
 	t.Helper()
 	j := &underTest{
@@ -177,7 +184,7 @@ func begin(t *testing.T, program string, cfg Config) *underTest {
 	cfg.Program = []string{os.Args[0]}
 	cfg.Env = append(os.Environ(), programVariable+"="+program)
 	cfg.Env = append(cfg.Env, "NO_COLOR=", "TERM=xterm", "GORACE=atexit_sleep_ms=0")
-	cfg.Stdout, cfg.Stderr, cfg.Signals = stdout, stderr, j.signals
+	cfg.Stdout, cfg.Stderr, cfg.Signals = cmp.Or(cfg.Stdout, stdout), cmp.Or(cfg.Stderr, stderr), j.signals
 	if cfg.Ranks == 0 {
 		cfg.Ranks = 1
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+
+	"golang.org/x/sys/unix"
 )
 
 // Run runs the job and blocks until all ranks of this host, and the processes that they started, have ended. An error
@@ -31,8 +33,15 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.makeFolders(); err != nil {
 		return nil, err
 	}
-	defer cfg.release()
-	if err := cfg.complete(); err != nil {
+	s := newScreen(&cfg)
+	result, err := cfg.run(ctx, path, s)
+	cfg.leave(ctx, result, s)
+	return result, err
+}
+
+func (c *Config) run(ctx context.Context, path string, out *screen) (*Result, error) {
+	defer c.release()
+	if err := c.complete(); err != nil {
 		return nil, err
 	}
 
@@ -44,15 +53,15 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.TargetsFile != "" {
-		if err := cfg.writeTargets(hostname); err != nil {
+	if c.TargetsFile != "" {
+		if err := c.writeTargets(hostname); err != nil {
 			return nil, err
 		}
-		defer os.Remove(cfg.TargetsFile) //nolint:errcheck // it may have been removed
+		defer os.Remove(c.TargetsFile) //nolint:errcheck // it may have been removed
 	}
 
-	for ; ; cfg.restarts++ {
-		s := newSupervisor(&cfg)
+	for ; ; c.restarts++ {
+		s := newSupervisor(c, out)
 		if err := s.startAll(path, hostname); err != nil {
 			s.kill()
 			s.loop(ctx)
@@ -62,10 +71,44 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		s.loop(ctx)
 		result := s.result()
 		s.sayDown(result)
-		if result.First == nil || s.stopped || cfg.restarts == cfg.MaxRestarts {
+		if result.First == nil || s.stopped || c.restarts == c.MaxRestarts {
 			return result, nil
 		}
-		s.remark("restarting all ranks: restart %d of %d", cfg.restarts+1, cfg.MaxRestarts)
+		s.remark("restarting all ranks: restart %d of %d", c.restarts+1, c.MaxRestarts)
+	}
+}
+
+// leave does what is left when the ranks have ended, and waits until all output is shown. After a signal, it waits for
+// neither.
+func (c *Config) leave(ctx context.Context, result *Result, out *screen) {
+	work, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if result != nil && c.AtEnd != nil {
+			if text := c.AtEnd(work); text != "" {
+				out.stderr.say("%s", text)
+			}
+		}
+		out.close()
+	}()
+	for _, last := range []<-chan struct{}{done, out.stdout.over, out.stderr.over} {
+		for waiting := true; waiting; {
+			select {
+			case <-last:
+				waiting = false
+			case sig := <-c.Signals:
+				if sig != unix.SIGPIPE {
+					cancel()
+					out.hurry()
+				}
+			case <-work.Done():
+				out.hurry()
+				<-last
+				waiting = false
+			}
+		}
 	}
 }
 

@@ -26,11 +26,10 @@ const (
 
 // supervisor starts, watches and ends the ranks of one job. Its fields are for the goroutine of Run.
 type supervisor struct {
-	cfg            *Config
-	stdout, stderr *console
-	secret         *os.File   // while ranks run; nil: the secret is in their environment
-	lost           chan error // the first error of a console
-	outputLost     error
+	cfg *Config
+	*screen
+	secret     *os.File // while ranks run; nil: the secret is in their environment
+	outputLost error
 
 	ranks  []*rank
 	living int
@@ -39,25 +38,14 @@ type supervisor struct {
 	began  time.Time
 
 	phase   phase
-	stopped bool // a signal, ctx or lost output ended the job, not a failure of a rank
+	stopped bool // stop was called: a signal, ctx or lost output ended the job, not a failure of a rank
 	timer   *time.Timer
 	typed   *os.File // passes terminal input on to rank 0; nil: none
 }
 
-func newSupervisor(cfg *Config) *supervisor {
-	s := &supervisor{cfg: cfg, lost: make(chan error, 1), timer: time.NewTimer(0)}
+func newSupervisor(cfg *Config, out *screen) *supervisor {
+	s := &supervisor{cfg: cfg, screen: out, timer: time.NewTimer(0)}
 	s.timer.Stop()
-	failed := func(err error) {
-		select {
-		case s.lost <- err:
-		default:
-		}
-	}
-	s.stderr = newConsole(cfg.Stderr, cfg.firstRank(), cfg.Ranks, cfg.Color.On(cfg.Stderr), failed)
-	s.stdout = s.stderr
-	if !sameStream(cfg.Stdout, cfg.Stderr) {
-		s.stdout = newConsole(cfg.Stdout, cfg.firstRank(), cfg.Ranks, cfg.Color.On(cfg.Stdout), failed)
-	}
 	return s
 }
 
@@ -97,8 +85,7 @@ func (s *supervisor) loop(ctx context.Context) {
 		case sig := <-s.cfg.Signals:
 			s.signalled(sig)
 		case s.outputLost = <-s.lost:
-			s.stopped = true
-			s.end("its output could not be shown", unix.SIGTERM)
+			s.stop(process.EndedByOutput, unix.SIGTERM)
 		case <-s.timer.C:
 			if s.phase == lingering {
 				s.end(process.EndedByFailure, unix.SIGTERM)
@@ -106,18 +93,19 @@ func (s *supervisor) loop(ctx context.Context) {
 				s.kill()
 			}
 		case <-done:
-			done, s.stopped = nil, true
-			s.end("SIGTERM", unix.SIGTERM)
+			done = nil
+			s.stop("SIGTERM", unix.SIGTERM)
 		}
 	}
-	s.settle()
+	s.settle(done)
 	s.removeSecret()
 	s.timer.Stop()
 	s.typed.Close() // nil has nothing to close
 }
 
-// settle waits for the processes that the ranks left behind, and still passes signals on to them.
-func (s *supervisor) settle() {
+// settle waits until the processes that the ranks left behind have ended and their output is taken, and still passes
+// signals on to them. done is the end of the job's context.
+func (s *supervisor) settle(done <-chan struct{}) {
 	for _, r := range s.ranks {
 		for waiting := true; waiting; {
 			select {
@@ -125,6 +113,9 @@ func (s *supervisor) settle() {
 				waiting = false
 			case sig := <-s.cfg.Signals:
 				s.signalled(sig)
+			case <-done:
+				done = nil
+				s.hurry()
 			}
 		}
 	}
@@ -200,14 +191,15 @@ func cause(batch []death) (first *death) {
 func (s *supervisor) signalled(sig os.Signal) {
 	switch num := sig.(unix.Signal); num {
 	case unix.SIGINT, unix.SIGTERM:
-		s.stopped = true
-		if s.phase >= ending {
-			s.kill()
-			return
+		name, again := unix.SignalName(num), s.phase >= ending
+		if !again {
+			s.remark("%s: forwarded to the ranks, which have %s to end; another one kills them", name,
+				words.Round(s.cfg.Grace))
 		}
-		s.remark("%s: forwarded to the ranks, which have %s to end; another one kills them", unix.SignalName(num),
-			words.Round(s.cfg.Grace))
-		s.end(unix.SignalName(num), num)
+		s.stop(name, num)
+		if again {
+			s.kill()
+		}
 	case unix.SIGPIPE:
 		// The console receives the error of the write.
 	default:
@@ -217,6 +209,14 @@ func (s *supervisor) signalled(sig os.Signal) {
 			}
 		}
 	}
+}
+
+// stop ends the job from outside. From now on, its output waits only a short time for somebody to read it: a rank that
+// waits for that could not end.
+func (s *supervisor) stop(why string, sig unix.Signal) {
+	s.stopped = true
+	s.hurry()
+	s.end(why, sig)
 }
 
 // end sends all living ranks a signal to end, and kill follows after the grace period. why is for the ledger.

@@ -36,7 +36,7 @@ type ending struct {
 	killed bool
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
 	signaled int64
-	signal   string // "SIGTERM"
+	signal   string // "SIGTERM", or why if there was no signal
 }
 
 // lastSeen is the last time at which the process wrote to its tape, or was seen to run.

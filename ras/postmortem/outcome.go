@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize/english"
+	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -119,9 +120,13 @@ func (r *Report) runs(n int, at moment, hung bool) Ending {
 	return e
 }
 
-// fromOutside says when the process, the first one that was, was told to end, and by which signal.
+// fromOutside says when the process, the first one that was, was told to end, and by which signal or why.
 func (p *process) fromOutside() string {
-	return fmt.Sprintf("The job was ended from outside by %s at %s", p.end.signal, clockTime(p.at(p.end.signaled)))
+	at := clockTime(p.at(p.end.signaled))
+	if unix.SignalNum(p.end.signal) == 0 {
+		return fmt.Sprintf("The job was ended from outside at %s because %s", at, p.end.signal)
+	}
+	return fmt.Sprintf("The job was ended from outside by %s at %s", p.end.signal, at)
 }
 
 // canceled is the ending of a job that was told to end at the moment of the findings.

@@ -44,10 +44,11 @@ import (
 //	TIME PROC exits CODE | SIGNAL | ? [found | followed]
 //	                                              its launcher sees that, and notes it in the ledger; or an agent
 //	                                              does, which found it dead, or followed its tape to the end
-//	ledger TIME HOST failed | SIGNAL | RANK PID CODE | program BEGAN PID CODE
-//	                                              its launcher ends the job for a rank that failed, gets a signal, or
-//	                                              sees the end of a process without a tape; or carillon attach sees
-//	                                              that of its program, which began at a TIME
+//	ledger TIME HOST failed | output | SIGNAL | RANK PID CODE | program BEGAN PID CODE
+//	                                              its launcher ends the job for a rank that failed, or as nobody reads
+//	                                              its output, gets a signal, or sees the end of a process without a
+//	                                              tape; or carillon attach sees that of its program, which began at a
+//	                                              TIME
 //	ledger TIME HOST running PROC[(stopped)]…     an agent notes, while a verdict is open, that these run, or are
 //	                                              stopped
 //	ledger TIME HOST stays PROC [PERCENT]         and for how much of the time the device of PROC was in collectives
@@ -159,6 +160,8 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	switch {
 	case w[0] == "failed":
 		e.Ended = process.EndedByFailure
+	case w[0] == "output":
+		e.Ended = process.EndedByOutput
 	case w[0] == "running":
 		e.Rank = -1
 		for _, name := range w[1:] {

@@ -16,9 +16,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// numbered is a name and a number; acts that happen once have number 0, which is left out.
+// numbered is a name and a number. The number is left out if it is 0, as for acts that happen once, or if the ranks
+// don't agree on it.
 func numbered(name string, seq uint64) string {
-	if seq == 0 {
+	own := name == tape.ActGroup.String() || name == tape.ActSplit.String()
+	if seq == 0 || own && seq > tape.Unagreed {
 		return name
 	}
 	return name + " " + strconv.FormatUint(seq, 10)

@@ -48,8 +48,8 @@ func (c *Comm) derive(ctx context.Context, d *derivation) (*Comm, error) {
 		ID: d.id(number), Parent: c.id, Name: fmt.Sprintf("%s/%d", c.name, number), Rank: d.rank, Size: d.size,
 		NonBlocking: !c.blocking, Call: d.call, Site: d.site,
 	}}
-	if number > afterRevoke {
-		o.Name = fmt.Sprintf("%s/after-revoke/%d", c.name, number-afterRevoke)
+	if number > tape.Unagreed {
+		o.Name = fmt.Sprintf("%s/after-revoke/%d", c.name, number-tape.Unagreed)
 	}
 	for _, set := range d.opts {
 		set(&o)
@@ -101,20 +101,13 @@ func (d *derivation) setMembers(members []int) {
 	c.life.Place(c.rank, c.size)
 }
 
-// The first numbers of acts on which the ranks needn't agree: groups without a collective, which each rank makes by
-// itself, and splits after a revoke, which may have interrupted a split on some ranks only.
-const (
-	ownGroups   = 1_000_000_000
-	afterRevoke = 1_000_000_000
-)
-
 // enter takes the next place in the line of calls, and the next number among acts of its kind. Both must agree on all
 // ranks.
 func (c *core) enter(call lifecycle.Call) (number uint64, place *ticket) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
 	if call == lifecycle.CallSplit && c.life.State() == lifecycle.StateRevoked {
-		c.acts[call] = max(c.acts[call], afterRevoke)
+		c.acts[call] = max(c.acts[call], tape.Unagreed)
 	}
 	c.acts[call]++
 	return c.acts[call], c.turn.line(call)
@@ -133,7 +126,7 @@ func (c *core) enterGroup(calls []engine.Op) (number uint64, place *ticket) {
 // ownGroup takes the next number of a group on which the ranks needn't agree. The caller holds the lock.
 func (c *core) ownGroup() uint64 {
 	c.pairs++
-	return ownGroups + c.pairs
+	return tape.Unagreed + c.pairs
 }
 
 // everReady refuses a call that needs the other ranks if they have never met because the init failed.
@@ -151,7 +144,7 @@ func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
 // After a revoke, which ends the use of the connections, the ranks meet anew.
 func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
 	call := a.rec.Call
-	if a.rec.Seq > afterRevoke {
+	if a.rec.Seq > tape.Unagreed {
 		var payloads [][]byte
 		err := c.meetAgain(ctx, a, place, nil, c.rank, func(
 			ctx context.Context, at rendezvous.Rendezvous,

@@ -30,6 +30,10 @@ var actNames = [numActs]string{
 	"none", "init", "split", "shrink", "grow", "revoke", "finalize", "destroy", "abort", "group", "leak",
 }
 
+// Unagreed is the number behind which acts are numbered on which the ranks needn't agree: groups without a collective,
+// which each rank makes by itself, and splits after a revoke, which may have interrupted a split on some ranks only.
+const Unagreed = 1_000_000_000
+
 // String is the act's name: "init", "split" and so on.
 func (a Act) String() string { return words.Name("unknown", actNames[:], a) }
 

@@ -40,7 +40,7 @@ var sum = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}
 func TestOperationKnowsItsCaller(t *testing.T) {
 	c, w := withTape(t)
 	for _, ctx := range []context.Context{spanned(t.Context()), t.Context()} {
-		launched := c.started(ctx, 0, &sum, 1)
+		launched := c.started(ctx, tape.Now(), 0, &sum, 1)
 		c.tape.Wait(1) // only then is a start without a caller recorded
 		c.tape.End(launched, lifecycle.CodeOK)
 	}
@@ -63,7 +63,7 @@ func TestOperationKnowsItsCaller(t *testing.T) {
 		t.Errorf("callers are %v, want %v and none", callers, want)
 	}
 	ctx := spanned(t.Context())
-	if n := testing.AllocsPerRun(100, func() { c.tape.End(c.started(ctx, 0, &sum, 1), lifecycle.CodeOK) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { c.tape.End(c.started(ctx, tape.Now(), 0, &sum, 1), lifecycle.CodeOK) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -147,7 +147,7 @@ func BenchmarkStarted(b *testing.B) {
 	for name, ctx := range map[string]context.Context{"plain": plain, "spanned": spanned(plain)} {
 		b.Run(name, func(b *testing.B) {
 			c, _ := withTape(b)
-			cpuTime(b, func() { c.tape.End(c.started(ctx, 0, &sum, 1), lifecycle.CodeOK) })
+			cpuTime(b, func() { c.tape.End(c.started(ctx, tape.Now(), 0, &sum, 1), lifecycle.CodeOK) })
 		})
 	}
 	b.Run("unasked", func(b *testing.B) { // as if contexts were not checked

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // told is an engine that records its calls.
@@ -86,5 +87,49 @@ func TestEngineIsTold(t *testing.T) {
 func TestRuntimeNeedsAnEngine(t *testing.T) {
 	if _, err := ccl.New(ccl.Config{}); err == nil || !strings.Contains(err.Error(), "use host.Kind()") {
 		t.Errorf("a runtime without an engine is answered by %v", err)
+	}
+}
+
+// posting is an engine that notes when it begins to post.
+type posting struct {
+	engine.Engine
+	at *int64
+}
+
+func (e posting) Begin(call lifecycle.Call, seq uint64, ops []engine.Op) algo.Algorithm {
+	*e.at = tape.Now()
+	return e.Engine.Begin(call, seq, ops)
+}
+
+// On the tapes, no rank ends an operation before another one has begun it: it has begun before it is posted.
+func TestOperationBeginsBeforeItIsPosted(t *testing.T) {
+	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var posted int64
+	rt, err := ccl.New(ccl.Config{Log: slog.New(slog.DiscardHandler), Tape: w, Engine: engine.Kind{
+		Name: "posting", New: func(c *engine.Comm) engine.Engine { return posting{host.New(c), &posted} },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	comms, err := rt.InitAll(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ccl.Barrier(t.Context(), comms[0]); err != nil {
+		t.Fatal(err)
+	}
+	r, err := tape.Open(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots, err := r.AppendSlots(nil)
+	if err != nil || len(slots) != 1 || slots[0].OpStart > posted {
+		t.Errorf("the operation was posted at %d; the tape has %+v, %v", posted, slots, err)
+	}
+	if err := errors.Join(r.Close(), comms[0].Destroy(t.Context()), rt.Close(t.Context()), w.Close()); err != nil {
+		t.Error(err)
 	}
 }

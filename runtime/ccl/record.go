@@ -112,11 +112,13 @@ func spanContext(sc trace.SpanContext) tape.SpanContext {
 }
 
 // started records the start of an operation, with the span in ctx if there is one. The caller has the turn.
-func (c *Comm) started(ctx context.Context, number uint64, sig *tape.Signature, algorithm uint8) (launched uint64) {
+func (c *Comm) started(
+	ctx context.Context, at int64, number uint64, sig *tape.Signature, algorithm uint8,
+) (launched uint64) {
 	if c.tape == nil {
 		return 0
 	}
-	return c.tape.StartFrom(c.caller.of(ctx), number, sig, algorithm)
+	return c.tape.StartFrom(at, c.caller.of(ctx), number, sig, algorithm)
 }
 
 // lastCaller caches the span in the context of the last operation: most operations have the same context as the one

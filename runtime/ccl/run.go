@@ -111,12 +111,16 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 	number, sig := c.number(call, ops)
 	var err error
 	var algorithm algo.Algorithm
+	var at int64 // when it began: before Begin, as no rank may have ended it before
+	if c.tape != nil {
+		at = tape.Now()
+	}
 	if ops[0].Stream != nil {
 		algorithm = c.device.Algorithm(&ops[0])
 	} else {
 		algorithm = c.engine.Begin(call, number, ops)
 	}
-	launched := c.started(ctx, number, &sig, uint8(algorithm))
+	launched := c.started(ctx, at, number, &sig, uint8(algorithm))
 	var events profiled
 	if c.profile.Wants(profiler.Operations) {
 		events = c.profileStart(ops, number, algorithm)

@@ -61,7 +61,7 @@ func TestHangIsSeenWhileItLasts(t *testing.T) {
 		t.Fatal(err)
 	}
 	caller := tape.SpanContext{TraceID: [16]byte{0xca, 0x11}, SpanID: [8]byte{0xe1}, Flags: 1}
-	op := c.StartFrom(&caller, 0, &tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 1)
+	op := c.StartFrom(tape.Now(), &caller, 0, &tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 1)
 	c.Wait(3)
 	for _, want := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled} {
 		if r := <-told; r.Stage != want || r.Wait != 3 || r.Comm.Name != "world" {

@@ -41,7 +41,7 @@ func BenchmarkStartEnd(b *testing.B) {
 func BenchmarkStartEndCaller(b *testing.B) {
 	c := newTape(b, Config{SampleEvery: DefaultSampleEvery}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
 	caller := SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1}
-	cpuTime(b, func() { c.End(c.StartFrom(&caller, 0, &allReduce, 1), 0) })
+	cpuTime(b, func() { c.End(c.StartFrom(Now(), &caller, 0, &allReduce, 1), 0) })
 }
 
 func BenchmarkWait(b *testing.B) {

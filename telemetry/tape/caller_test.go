@@ -35,11 +35,11 @@ func TestCaller(t *testing.T) {
 	w := newTape(t, Config{})
 	a := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
 	b := w.Comm(CommInfo{ID: lifecycle.CommID{2}})
-	first := a.StartFrom(caller(1), 0, &allReduce, 1)
+	first := a.StartFrom(Now(), caller(1), 0, &allReduce, 1)
 	a.Wait(3)
 	second := b.Start(0, allReduce, 1)
 	b.Wait(2) // tells the start
-	third := b.StartFrom(caller(3), 0, &allReduce, 1)
+	third := b.StartFrom(Now(), caller(3), 0, &allReduce, 1)
 	a.End(first, 0)
 	b.End(third, 0)
 	b.End(second, 0)
@@ -50,7 +50,7 @@ func TestCaller(t *testing.T) {
 		starts(all(t, openTape(t, w.Path())))); diff != "" {
 		t.Errorf("callers (-want +got):\n%s", diff)
 	}
-	if n := (*CommWriter)(nil).StartFrom(caller(1), 0, &allReduce, 1); n != 0 {
+	if n := (*CommWriter)(nil).StartFrom(Now(), caller(1), 0, &allReduce, 1); n != 0 {
 		t.Errorf("the tape switched off launched %d", n)
 	}
 }
@@ -64,7 +64,7 @@ func TestCallersOfMany(t *testing.T) {
 		c := w.Comm(CommInfo{ID: lifecycle.CommID{n + 1}, Rank: int(n)})
 		writers.Go(func() {
 			for range 2000 {
-				c.End(c.StartFrom(caller(n+1), 0, &allReduce, 1), 0)
+				c.End(c.StartFrom(Now(), caller(n+1), 0, &allReduce, 1), 0)
 			}
 		})
 	}

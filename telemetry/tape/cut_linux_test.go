@@ -24,7 +24,7 @@ func TestCutShortUnderWriters(t *testing.T) {
 				writers.Go(func() {
 					for n := 0; n < rounds; {
 						c.End(c.Start(0, allReduce, 1), lifecycle.CodeOK)
-						c.StartFrom(&SpanContext{TraceID: [16]byte{1}}, 0, &allReduce, 1)
+						c.StartFrom(Now(), &SpanContext{TraceID: [16]byte{1}}, 0, &allReduce, 1)
 						c.Wait(1)
 						c.End(uint64(n), lifecycle.CodeOK)
 						c.Life(LifeRecord{Act: ActSplit, Stage: StageEnd, Text: "text"})

@@ -37,7 +37,7 @@ func sample(t testing.TB) []byte {
 			Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60),
 			Site: lifecycle.Caller(""), First: lifecycle.Caller(""), Child: lifecycle.CommID{4}, Shared: true,
 		})
-		c.StartFrom(&SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}}, 0, &allReduce, 1)
+		c.StartFrom(Now(), &SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}}, 0, &allReduce, 1)
 	}
 	b, err := os.ReadFile(w.Path())
 	if err != nil {

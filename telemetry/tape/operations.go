@@ -53,16 +53,17 @@ const maxInFlight = 1<<24 - 1
 // means launched. launched, the count of operations including this one, identifies it for End. A nil CommWriter returns
 // 0.
 func (c *CommWriter) Start(number uint64, sig Signature, algorithm uint8) (launched uint64) {
-	return c.StartFrom(nil, number, &sig, algorithm)
+	return c.StartFrom(Now(), nil, number, &sig, algorithm)
 }
 
-// StartFrom is Start for an operation that was called within a span, which becomes OpRecord.Caller of its start; nil
-// means no span. It keeps neither pointer.
-func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signature, algorithm uint8) (launched uint64) {
+// StartFrom is Start for an operation that began at the time now, by Now, and was called within a span, which becomes
+// OpRecord.Caller of its start; nil means no span. It keeps neither pointer.
+func (c *CommWriter) StartFrom(
+	now int64, caller *SpanContext, number uint64, sig *Signature, algorithm uint8,
+) (launched uint64) {
 	if c == nil {
 		return 0
 	}
-	now := Now()
 	p, o := c.push(), c.op
 	if number == 0 {
 		number = o.launched

@@ -63,7 +63,8 @@ func TestOperationKnowsItsCaller(t *testing.T) {
 		t.Errorf("callers are %v, want %v and none", callers, want)
 	}
 	ctx := spanned(t.Context())
-	if n := testing.AllocsPerRun(100, func() { c.tape.End(c.started(ctx, tape.Now(), 0, &sum, 1), lifecycle.CodeOK) }); n != 0 {
+	operation := func() { c.tape.End(c.started(ctx, tape.Now(), 0, &sum, 1), lifecycle.CodeOK) }
+	if n := testing.AllocsPerRun(100, operation); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -232,8 +232,8 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 		if at := l.actor.note.Terminated; at > 0 {
 			v.Evidence = append(v.Evidence, say("%s was told to end by SIGTERM %s ago", r, Age(at)))
 		}
-		calls := func(s *Slot) bool { return s.InFlight > 0 } // since the meeting failed
-		inCall := m.until > 0 && slices.ContainsFunc(l.actor.slots, calls)
+		inFlight := func(s *Slot) bool { return s.InFlight > 0 }
+		inCall := m.until > 0 && slices.ContainsFunc(l.actor.slots, inFlight) // entered after the meeting failed
 		if l.actor.note.Where != "" && !l.actor.ended() && !inCall && (l.in == nil || v.Reason != UnfinishedGroup) {
 			is := "is between its calls"
 			if v.Reason == StreamBlocked { // its last call has returned, but counts as in progress

@@ -57,7 +57,7 @@ func (e Exit) ShellCode() int {
 }
 
 // exitOf asks the kernel how a process ended. Until the process is reaped, its stat shows that to processes that may
-// trace it. pidfdExit says to whom a pidfd shows it, and when.
+// trace it. The doc of pidfdExit says which processes see it by a pidfd, and when.
 func (k kernel) exitOf(id ID, pidfd int) Exit {
 	s, err := k.stat(id.PID)
 	// A process that may not trace it sees a code of 0.

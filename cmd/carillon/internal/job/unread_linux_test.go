@@ -120,7 +120,7 @@ type slowReader struct {
 }
 
 func (r *slowReader) Write(text []byte) (int, error) {
-	time.Sleep(r.every)
+	time.Sleep(r.every) // virtual time
 	return r.read.Write(text)
 }
 

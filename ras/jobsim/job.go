@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -176,7 +177,7 @@ func (r *Rank) join(c *comm, rank int, call lifecycle.Call) (p *membership, read
 	p = &membership{rank: r, comm: c, sent: map[int]uint64{}, recvd: map[int]uint64{}}
 	p.slot = tape.Slot{
 		CommInfo: c.info, Index: int(g - 1), Generation: g, Root: r.root, State: lifecycle.StateInitializing, Wait: -1,
-		Op: tape.Signature{Peer: -1},
+		Op: tape.Signature{Peer: -1}, Counted: true,
 	}
 	p.slot.Rank = rank
 	c.members[rank] = p
@@ -254,6 +255,11 @@ func (member *membership) write(ev tape.Event) {
 // life writes a record of the communicator's life.
 func (member *membership) life(r tape.LifeRecord) {
 	r.Time, r.State = member.rank.Process.job.now, member.slot.State
+	if r.CountsMessages() {
+		r.Messages = slices.DeleteFunc(slices.Clone(member.slot.Messages[:]), func(m tape.PeerMessages) bool {
+			return m.Sent+m.Received == 0
+		})
+	}
 	member.write(tape.Event{IsLife: true, Life: r})
 }
 

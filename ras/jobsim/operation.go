@@ -159,8 +159,20 @@ func (o *operation) message(sig tape.Signature) (seq uint64) {
 	}
 	count[peer]++
 	key.seq = count[peer]
+	o.member.countMessages(peer)
 	o.join(key, 2)
 	return key.seq
+}
+
+// countMessages puts the number of messages with another rank into the slot, if there is room for it.
+func (member *membership) countMessages(peer int) {
+	for i := range member.slot.Messages {
+		m := &member.slot.Messages[i]
+		if int(m.Rank) == peer && m.Sent+m.Received > 0 || m.Sent+m.Received == 0 {
+			m.Rank, m.Sent, m.Received = int32(peer), uint32(member.sent[peer]), uint32(member.recvd[peer])
+			return
+		}
+	}
 }
 
 func (o *operation) join(key meetingKey, size int) {

@@ -58,6 +58,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 			v.Confidence = Likely
 		}
 	}
+	v.Evidence = append(v.Evidence, lacking(ring)...)
 	if len(ring) == 2 && len(kinds) == 1 && kinds[exchange] && !first.slot.inCountedMessages() {
 		v.Reason = Transport
 		v.Culprits = []Rank{rankOf(ring[0].via, first.key.comm), rankOf(ring[1].via, first.key.comm)}
@@ -85,6 +86,22 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	})
 	v.Text.add("%s%s%s", before, strings.Join(words, "; "), waiting(others))
 	return v
+}
+
+// lacking lists the messages that ranks of a cycle have not called for, and for which others of it wait in groups.
+func lacking(ring []edge) (evidence []Text) {
+	for i, e := range ring {
+		waits, next := e.to.slot, ring[(i+1)%len(ring)].via
+		s := next.slotIn(e.to.key.comm)
+		if e.to.key.kind != exchange || !waits.countsMessages() || s == nil || !s.countsWith(waits.Rank) {
+			continue
+		}
+		if l := s.lacks(waits); l.by > 0 {
+			evidence = append(evidence, say("%s has not %s", rankOf(next, e.to.key.comm),
+				l.text(rankOf(e.via, e.to.key.comm), waits)))
+		}
+	}
+	return evidence
 }
 
 // rule tells which ranks of a cycle are at fault.
@@ -118,8 +135,6 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 		{func(i int) bool { return w.odd(ring[i].via) != nil }, Certain, unfit},
 		{func(i int) bool { return outnumbered(ring, i, collective) }, Likely, order},
 		{func(i int) bool { return outnumbered(ring, i, joining) }, Likely, otherID},
-		{func(i int) bool { return ring[i].strays() }, Likely, unfit},
-		{func(i int) bool { return overtaken(ring, i) || overtaken(ring, (i+len(ring)-1)%len(ring)) }, Likely, unfit},
 		{func(i int) bool { return newPair(ring, i) }, Likely, otherPeer},
 		{func(i int) bool { return leftOut(ring, i) }, Likely, "left out a message"},
 		{func(i int) bool { return w.leftTwin(ring[i].via) }, Likely, order},
@@ -146,79 +161,27 @@ func outnumbered(ring []edge, i int, kind meetingKind) bool {
 		len(own.present)+len(other.present) == own.slot.Size
 }
 
-// strays reports whether an edge leads to messages that wait for a peer at a distance at which no rank of the
-// communicator has waited before or waits now, while at least two other ranks have waited for peers at other distances.
-func (e edge) strays() bool {
-	s := e.to.slot
-	if e.to.key.kind != exchange || s.Wait < 0 || s.Wait >= s.Size {
-		return false
-	}
-	others := 0
-	for p := range e.to.g.members(s) {
-		o := p.slot
-		for _, w := range o.Waited {
-			if o.distance(int(w.Rank)) == s.distance(s.Wait) && (o != s || w.Ops > 1) {
-				return false
-			}
-		}
-		if o != s && o.Wait >= 0 && o.distance(o.Wait) == s.distance(s.Wait) {
-			return false
-		}
-		if o != s && (o.Wait >= 0 || len(o.Waited) > 0) {
-			others++
-		}
-	}
-	return others > 1
-}
-
-// distance is the distance in ranks to another rank of the communicator, in the shorter direction around the ring.
-func (s *Slot) distance(rank int) int {
-	d := (rank - s.Rank + s.Size) % max(s.Size, 1)
-	return min(d, s.Size-d)
-}
-
 // leftOut reports whether the rank of an edge seems to have left out a message: it has called for fewer messages with
-// the rank that waits for it than that rank has, but for just as many with a third rank, and for so few with no other
-// rank.
+// the rank that waits for it than that rank has. If it makes groups of messages, each of them had such a message but
+// the last. Otherwise it has called for just as many messages with a third rank, and for so few with no other rank.
 func leftOut(ring []edge, i int) bool {
 	e := ring[(i+len(ring)-1)%len(ring)] // leads to the meeting that the rank is missing from
 	waits, s := e.to.slot, ring[i].via.slotIn(e.to.key.comm)
-	if e.to.key.kind != exchange || !waits.inCountedMessages() || s == nil || !s.countsWith(waits.Rank) {
+	if e.to.key.kind != exchange || !waits.countsMessages() || s == nil || !s.countsWith(waits.Rank) {
 		return false
 	}
 	l, asMany, asFew := s.lacks(waits), false, false
+	all := l.number + l.by - 1
+	if s.Groups > 0 {
+		return l.by > 0 && s.Groups >= often && all%s.Groups == 0
+	}
 	for r, m := range s.Messages {
 		for _, n := range []uint64{m.Sent, m.Received} {
-			asMany = asMany || int(r) != waits.Rank && n == l.number+l.by-1
+			asMany = asMany || int(r) != waits.Rank && n == all
 			asFew = asFew || int(r) != waits.Rank && n == l.number-1 && n > 0
 		}
 	}
 	return l.by > 0 && asMany && !asFew
-}
-
-// overtaken reports whether an edge is the only one in the cycle from a rank in a group of messages to a rank that has
-// made a later group, while the group counts of all ranks of the communicator differ by at most one. Then one of the
-// two ranks has left out a message, or the other one has a message too many.
-func overtaken(ring []edge, i int) bool {
-	later := func(i int) bool {
-		s, next := ring[i].to.slot, ring[(i+1)%len(ring)].via.slotIn(ring[i].to.key.comm)
-		return ring[i].to.key.kind == exchange && next != nil && next.Groups > s.Groups
-	}
-	if !later(i) {
-		return false
-	}
-	s := ring[i].to.slot
-	for k := range ring {
-		if k != i && later(k) {
-			return false
-		}
-	}
-	for p := range ring[i].to.g.members(s) {
-		if s.Groups < often || p.slot.Groups < s.Groups || p.slot.Groups > s.Groups+1 {
-			return false
-		}
-	}
-	return true
 }
 
 // groups reports whether a rank has made groups of messages. The messages in them are not counted, so such a rank may
@@ -262,7 +225,7 @@ func newPair(ring []edge, i int) bool {
 	exchanged := func(i int, from, to uint64) bool {
 		e, next := ring[i], ring[(i+1)%len(ring)]
 		s, o := e.via.slotIn(e.to.key.comm), next.via.slotIn(e.to.key.comm)
-		counted := e.to.key.kind == message || e.to.key.kind == exchange && e.to.slot.inCountedMessages()
+		counted := e.to.key.kind == message || e.to.key.kind == exchange && e.to.slot.countsMessages()
 		if !counted || s == nil || o == nil {
 			return false
 		}

@@ -32,9 +32,10 @@
 // A call of another goroutine doesn't keep a rank from coming to a meeting if its program has gone through whole steps
 // while such a call lasted (Slot.Aside).
 //
-// A device performs the messages of a group together, so that no call tells which of them its rank waits for. The
-// counts of messages do (Slot.Counted): the rank waits for the peers that have called for fewer. A rank that has called
-// for an operation and not launched it, where others have, has a group open: unfinished_group.
+// The messages of a group progress together, so that no call tells which of them its rank waits for. The counts of
+// messages do (Slot.Counted): the rank waits for the peers that have called for fewer. In a cycle, they show whose
+// message is the first one between two ranks, and who left one out of a group. A rank that has called for an operation
+// and not launched it, where others have, has a group open: unfinished_group.
 //
 // While a program has a group open, none of the calls in it are made (OpenAct.Unended). A rank that does not come to a
 // meeting because of this is the cause, whatever it goes on to, unless that waits for a rank that does not wait for it:

@@ -164,7 +164,7 @@ func TestUnfinishedGroup(t *testing.T) {
 		"two splits that don't block": split().with(pending, 0, 1, 3).with(grouped(tape.ActSplit, s6), 2).
 			with(grouped(tape.ActSplit, s6), 2),
 		"an all-reduce to which NCCL connects the others": newJob(4).in(world, 1, allReduce, s6, -1, 0, seq(4)...).
-			with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = true }, seq(4)...).
+			with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted, s.Enqueues = true, true }, seq(4)...).
 			with(func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseGroup }, 2),
 		"a finalize": newJob(4).with(act(tape.ActFinalize, s6, true), 0, 1, 3).with(grouped(tape.ActFinalize, s6), 2),
 		"two inits": newJob(4).comm("x", seq(4)...).with(act(tape.ActInit, s6, true), 0, 1, 3).
@@ -223,7 +223,7 @@ func TestUnfinishedGroup(t *testing.T) {
 		},
 		{
 			newJob(4).in(world, 7, allReduce, long, -1, 0, seq(4)...).
-				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = true }, seq(4)...),
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted, s.Enqueues = true, true }, seq(4)...),
 			0, `all_reduce 7 on "world" does not complete, and the cause is not known: all ranks have called it, and ` +
 				`none has launched it: their groups have not ended, or NCCL is still at it`,
 		},

@@ -23,7 +23,7 @@ func launched(t *testing.T, unproven bool, programs ...string) (notes []Note) {
 	for r, program := range programs {
 		s := Slot{
 			Name: "world", Rank: r, Size: len(programs), Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1,
-			Counted: true, Messages: map[int32]model.Messages{},
+			Counted: true, Enqueues: true, Messages: map[int32]model.Messages{},
 		}
 		s.Comm[0] = 1
 		var trail Trail

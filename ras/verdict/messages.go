@@ -17,15 +17,16 @@ import (
 // countsMessages reports whether the messages of a slot's rank are counted. Those that a graph replays are not.
 func (s *Slot) countsMessages() bool { return s.Counted && s.Captured == 0 }
 
-// inCountedMessages reports whether a slot's rank is, or may be, in messages that are counted.
+// inCountedMessages reports whether a slot's rank is, or may be, in messages of a device of which only the counts tell
+// which of them it waits for.
 func (s *Slot) inCountedMessages() bool {
-	return s.countsMessages() && (s.InFlight > 0 && !s.queued() || s.Unproven) && s.inMessage()
+	return s.Enqueues && s.countsMessages() && (s.InFlight > 0 && !s.queued() || s.Unproven) && s.inMessage()
 }
 
 // unlaunched reports whether a slot's rank has called for stream operations and not launched them: they are in a group
 // that has not ended, or NCCL is still launching them.
 func (s *Slot) unlaunched() bool {
-	return s.Counted && s.InFlight > 0 && (s.Phase == tape.PhaseNone || s.Phase == tape.PhaseGroup)
+	return s.Enqueues && s.Counted && s.InFlight > 0 && (s.Phase == tape.PhaseNone || s.Phase == tape.PhaseGroup)
 }
 
 // withholds reports whether a slot's rank has called, in a group that has not ended, for a send to a rank that has

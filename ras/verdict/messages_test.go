@@ -15,7 +15,7 @@ import (
 // talked counts n messages, each way, with each of the other ranks.
 func talked(n uint64, others ...int) func(*verdict.Note, *verdict.Slot) {
 	return func(_ *verdict.Note, s *verdict.Slot) {
-		s.Counted = true
+		s.Counted, s.Enqueues = true, true
 		if s.Messages == nil {
 			s.Messages = map[int32]model.Messages{}
 		}
@@ -85,7 +85,7 @@ func TestGroupsOfMessages(t *testing.T) {
 	pipeline := newJob(4).did(world, 1, allReduce, 2*s6, 0, 1, 2, 3)
 	for r := range pipeline {
 		pipeline = pipeline.with(func(_ *verdict.Note, s *verdict.Slot) {
-			s.Counted, s.Messages = true, map[int32]model.Messages{}
+			s.Counted, s.Enqueues, s.Messages = true, true, map[int32]model.Messages{}
 			if r > 0 {
 				s.Messages[int32(r-1)] = model.Messages{Received: 6}
 				s.Op, s.Seq, s.Age = tape.Signature{Call: lifecycle.CallRecv, Peer: int32(r - 1), Bytes: 64}, 6, s5

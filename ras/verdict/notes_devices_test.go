@@ -54,7 +54,7 @@ func TestNotesOfDevices(t *testing.T) {
 		{
 			"a rank that is behind has not ended its group",
 			pending(6*time.Second).in(world, 43, allReduce, s5, -1, 0, 2).
-				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = true }, 2),
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted, s.Enqueues = true, true }, 2),
 			[]string{
 				`unfinished_group (likely) rank 2 (node1, pid 1002) began all_reduce 43 on "world" 5s ago, and it is ` +
 					`not launched: its group has not ended, or NCCL is still at it; ranks 0, 1 and 3 wait`,

@@ -109,14 +109,6 @@ func TestNotes(t *testing.T) {
 			[]string{`not_entered (likely) rank 1 (node0, pid 1001) aborted "world"`},
 		},
 		{
-			"one of a ring of groups of messages waits for a rank that has made a later group",
-			newJob(5).in(world, 9, lifecycle.CallGroupEnd, s6, 2, s6, 1).
-				in(world, 10, lifecycle.CallGroupEnd, s6, 4, s6, 2, 3).
-				in(world, 10, lifecycle.CallGroupEnd, s6, 1, s6, 0, 4).
-				with(func(_ *verdict.Note, s *verdict.Slot) { s.Groups = s.Seq }, 0, 1, 2, 3, 4),
-			[]string{"deadlock (likely) ranks 1 and 2 made calls that do not match those of the others"},
-		},
-		{
 			"all but one of the job are in the init of what grows, and that one, which had left its parent, is stopped",
 			newJob(4).with(act(tape.ActInit, s6, true), 0, 1, 2).
 				with(func(_ *verdict.Note, s *verdict.Slot) { copy(s.Parent[:], "small") }, 0, 1, 2).

@@ -219,6 +219,9 @@ func trackOf(a *actor) *track {
 		t.lane[a.role(s)] = s.Lane
 		set(s, countCollective, 0, s.Begun)
 		set(s, countGroup, 0, s.Groups)
+		if s.Groups > 0 { // the counts include messages of groups, which the trail doesn't have
+			continue
+		}
 		for peer, m := range s.Messages {
 			set(s, countSend, s.ahead(peer), m.Sent)
 			set(s, countReceive, s.ahead(peer), m.Received)
@@ -237,6 +240,9 @@ func trackOf(a *actor) *track {
 		s := &a.note.Slots[m.Slot]
 		key := counter{role: a.role(s), call: m.Call}
 		if m.isMessage() {
+			if s.Groups > 0 {
+				continue
+			}
 			key.ahead = s.ahead(m.Peer)
 		}
 		if before[key] == 0 {

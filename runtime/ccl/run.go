@@ -161,6 +161,7 @@ func (c *core) number(call lifecycle.Call, ops []engine.Op) (uint64, tape.Signat
 		*counter++
 		number = *counter
 		ops[i].Seq = number
+		c.tape.Messages(ops[i].Peer, m.sent, m.received)
 	}
 	if call == op.Call {
 		return number, sig

@@ -39,7 +39,7 @@ type Config struct {
 	// the directory for temporary files. Default: `/dev/shm/carillon-UID`.
 	TapeDir string `env:"CARILLON_TAPE_DIR"`
 	// TapeSize is the maximum size of a process's tape, such as `1MiB`. The tape is smaller if this is more than an
-	// eighth of the free space, even after the tapes of ended jobs have been removed. Default: 6.3 MiB.
+	// eighth of the free space, even after the tapes of ended jobs have been removed. Default: 6.5 MiB.
 	TapeSize Size `env:"CARILLON_TAPE_SIZE"`
 	// TapeDevices is the number of communicators on GPUs that the tape has room for at the same time; each takes 6 KiB.
 	// Default: 16 with an NVIDIA driver, else 0.

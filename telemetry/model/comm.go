@@ -39,6 +39,7 @@ type Comm struct {
 	was      lifecycle.CommID // its id before the last step, if that changed it
 	root     uint32           // as tape.Slot.Root
 	cut      []*Act           // acts that were open when this rank ended the communicator
+	wentOn   bool             // it began an operation after the moment of Until
 	changed  bool             // a record changed Ops since the last Look
 	progress uint64           // tape.Slot.Progress at the last Watch
 	staying  staying
@@ -167,6 +168,9 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 	case r.Stage == tape.StageMisuse:
 	case r.Act == tape.ActNone && r.Code != lifecycle.CodeOK:
 		s.Failed = c.fail(r)
+		if r.Messages != nil {
+			c.countAll(true, r.Messages)
+		}
 	case r.Act == tape.ActNone || r.Act == tape.ActLeak:
 	case r.Stage == tape.StageEnd:
 		s.Act, s.Began = p.endAct(c, r)

@@ -348,10 +348,12 @@ func (p *Process) Until(ev *tape.Event, t int64) {
 	}
 	if start <= 0 || start > t {
 		p.made(ev)
+		p.countLater(ev)
 		return
 	}
 	began := *ev
 	if ev.IsLife {
+		p.countLater(ev)
 		if ev.Life.Act == tape.ActNone || ev.Life.Act == tape.ActLeak || ev.Life.Stage == tape.StageMisuse {
 			return
 		}
@@ -370,6 +372,18 @@ func (p *Process) Until(ev *tape.Event, t int64) {
 		r.Stage, r.Time, r.Code, r.Phase, r.Wait = tape.StageStart, start, lifecycle.CodeOK, tape.PhaseNone, -1
 	}
 	p.Apply(&began)
+}
+
+// countLater takes over the counts of messages on a record after the moment of Until, if no operation began in between.
+func (p *Process) countLater(ev *tape.Event) {
+	c := p.comms[ev.Generation]
+	switch {
+	case c == nil:
+	case !ev.IsLife:
+		c.wentOn = true
+	case ev.Life.Messages != nil && !c.wentOn:
+		c.countAll(true, ev.Life.Messages)
+	}
 }
 
 // made applies the first event of a communicator if it is after the moment of Until. If it is a collective with a
@@ -401,11 +415,11 @@ func (p *Process) made(ev *tape.Event) {
 func (p *Process) LookBack(slots []tape.Slot, t int64) {
 	for i := range slots {
 		s := slots[i]
-		s.Counted = s.Counted && s.LastEnd <= t && s.CallStart <= t // else it may count messages after t
+		s.Counted = s.Counted && max(s.LastEnd, s.CallStart, s.OpStart) <= t // else it may count messages after t
 		if idle := s.Launched == s.Completed; idle && s.Launched > 0 || s.OpStart > t {
 			c := p.comms[s.Generation]
-			if c != nil {
-				c.countAll(s.Counted, s.Messages[:])
+			if c != nil && s.Counted {
+				c.countAll(true, s.Messages[:])
 			}
 			if c != nil && s.Marked { // the proof that its last operation is done may be later than t
 				s.Completed, s.Unproven = s.Launched, true

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// CommWriter writes the acts and operations of one communicator. Start, StartFrom, Phase, Wait, End, Began, Describe
-// and Close are for one goroutine at a time, which the caller serialises: each call happens before the next. Operations
+// CommWriter writes the acts and operations of one communicator. Start, StartFrom, Messages, Phase, Wait, End, Began,
+// Describe and Close are for one goroutine at a time, which the caller serialises: each call happens before the next. Operations
 // take no lock, except for the first of a kind, which takes the Writer's. Life, From and State may be called from any
 // goroutine at any time. All may be called after Close. The methods called for each operation or act don't allocate,
 // unless more than 64 operations are in flight. A nil *CommWriter is the tape switched off: every method is a no-op.
@@ -31,6 +31,7 @@ type CommWriter struct {
 	pageAt     uint64 // its index
 	tallies    []heldTally
 	seed       uint64 // of sampling
+	messages   messageCounter
 
 	// Invariant: slot, info and closed are changed by the goroutine that writes operations, under mu. So that goroutine
 	// may read them without mu, others with it.
@@ -152,6 +153,9 @@ func (c *CommWriter) Life(r LifeRecord) {
 	if r.Time == 0 {
 		r.Time = Now()
 	}
+	if r.CountsMessages() {
+		r.Messages = c.counts()
+	}
 	var buf [maxTail]byte
 	tail := appendTail(buf[:0], &r)
 	c.w.refreshClock(r.Time) // first: a follower that the record wakes reads the clocks, too
@@ -185,7 +189,7 @@ func (c *CommWriter) Close() {
 	c.closed = true
 	c.showInfo(0)
 	c.writeInfo(kindCommEnd)
-	c.slot = new(slot)
+	c.slot, c.messages.of = new(slot), nil
 	c.giveTallies()
 	c.givePage()
 	if c.index >= 0 {

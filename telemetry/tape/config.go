@@ -18,7 +18,7 @@ import (
 // DirVariable is the environment variable that DefaultDir obeys.
 const DirVariable = "CARILLON_TAPE_DIR"
 
-// Config describes a process's tape: its file, its size and its process. The zero Config is valid: a tape of 6.3 MiB.
+// Config describes a process's tape: its file, its size and its process. The zero Config is valid: a tape of 6.5 MiB.
 type Config struct {
 	// Dir holds the jobs' folders; DefaultDir() if empty. It is made if it is missing. It must belong to this user and
 	// be writable by nobody else.
@@ -36,7 +36,7 @@ type Config struct {
 	// 63 and 39 bytes are kept.
 	Program, Version string
 
-	// Size is the most bytes that the tape takes, at least MinSize; 6.3 MiB if 0. The defaults of the next four fields
+	// Size is the most bytes that the tape takes, at least MinSize; 6.5 MiB if 0. The defaults of the next four fields
 	// are halved, or doubled, until the tape fits.
 	Size int64
 	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot is
@@ -72,6 +72,8 @@ type Config struct {
 	// Watched sets Header.Watched from the beginning: the process's own telemetry will read the tape, so that no agent
 	// follows it.
 	Watched bool
+
+	counted int // of the first slots count messages; see fit
 }
 
 // Defaults and bounds of the sizes.
@@ -80,6 +82,7 @@ const (
 	defaultLifeRecords = 8192
 	defaultOpRecords   = 65536
 	defaultTallies     = 1024
+	defaultCounted     = slotBatch
 	defaultSlow        = time.Second
 
 	minRing        = 2 * (maxContinue + 1) // a record with the longest tail must not overwrite itself
@@ -203,6 +206,7 @@ func (c Config) fit() (fits Config) {
 		fits.Slots = share(c.Slots, defaultSlots, maxSlots)
 		fits.Tallies = share(c.Tallies, defaultTallies, maxTallies)
 		fits.Devices = min(c.Devices, fits.Slots)
+		fits.counted = max(fits.Devices, min(share(0, defaultCounted, maxMarked), fits.Slots))
 		fits.LifeRecords = ringSize(share(c.LifeRecords, defaultLifeRecords, maxLifeRecords))
 		fits.OpRecords = ringSize(share(c.OpRecords, defaultOpRecords, maxOpRecords))
 		if c.Size == 0 && halvings == 0 || c.Size > 0 && fits.geometry().size() <= c.Size {
@@ -216,6 +220,6 @@ func ringSize(n int) int { return 1 << bits.Len(uint(max(n, minRing)-1)) }
 
 func (c Config) geometry() geometry {
 	return geometry{
-		slots: c.Slots, tallies: c.Tallies, life: c.LifeRecords, op: c.OpRecords, marked: c.Devices, devices: c.Devices,
+		slots: c.Slots, tallies: c.Tallies, life: c.LifeRecords, op: c.OpRecords, marked: c.counted, devices: c.Devices,
 	}
 }

@@ -229,7 +229,7 @@ func encodeHeader(cfg Config, me process.ID) []byte {
 			kernelBoot:  me.BootID,
 			createdMono: now, createdWall: time.Now().UnixNano(), rank: int32(cfg.Rank), jobSize: int32(cfg.JobSize),
 			slowAfter: int64(cfg.Slow), stallAfter: int64(cfg.Stall),
-			marked: uint32(cfg.Devices), devices: uint32(cfg.Devices),
+			marked: uint32(cfg.counted), devices: uint32(cfg.Devices),
 		},
 		changing: changing{state: stateLive, seen: seen},
 	}}

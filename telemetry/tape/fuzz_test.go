@@ -227,7 +227,7 @@ func TestOpenRefuses(t *testing.T) {
 			"has format 9; this program reads format 5",
 		},
 		{"a bit", func(b []byte) []byte { b[hdrHost] ^= 1; return b }, "corrupt header"},
-		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 24575 bytes of 24576"},
+		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 34815 bytes of 34816"},
 		{"slots", func(b []byte) []byte {
 			binary.LittleEndian.PutUint32(b[hdrSlots:], 1<<31)
 			foldAgain(b)
@@ -240,7 +240,7 @@ func TestOpenRefuses(t *testing.T) {
 		}, "claims 100 op records, which is not a power of two"},
 		{
 			"size", func(b []byte) []byte { b[hdrFileSize] ^= 1; foldAgain(b); return b },
-			"claims a size of 24577 bytes; its parts have 24576",
+			"claims a size of 34817 bytes; its parts have 34816",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -104,8 +104,8 @@ type (
 		place    latch[shownPlace]
 	}
 
-	// marked is the extra part of a slot whose operations run on a device's stream. reached holds the numbers of the
-	// last marks that the stream has written: behind an operation u32, before one u32.
+	// marked is the extra part of a slot for operations that run on a device's stream, and for counts of messages.
+	// reached holds the numbers of the last marks that the stream has written: behind an operation u32, before one u32.
 	marked struct {
 		marks   marks
 		counted peer // rank -1: messages are counted
@@ -322,7 +322,7 @@ func high32(w uint64) int32 { return int32(uint32(w >> 32)) }
 // geometry is where the parts of a tape lie.
 type geometry struct {
 	slots, tallies, life, op int // how many
-	marked                   int // slots that have marks, the first ones
+	marked                   int // slots that have marks and counts of messages, the first ones
 	devices                  int // of those, the first ones that have device pages
 }
 

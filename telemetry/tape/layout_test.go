@@ -320,7 +320,7 @@ func TestBytesOnFile(t *testing.T) {
 			"state": h.state, "heads": []uint64{h.opHead, h.lifeHead}, "times": []int64{h.terminated, h.seen},
 		},
 		fields{
-			"magic": "CARILLON", "version": uint32(5), "size": uint64(24576),
+			"magic": "CARILLON", "version": uint32(5), "size": uint64(34816),
 			"counts": []uint32{2, 2, 128, 128}, "pid": os.Getpid(),
 			"texts": []string{"boot", "host", "job", "prog", "v1"}, "job": []int32{3, 9}, "limits": []int64{4, 5},
 			// Three descriptions of two, three and three records, then an act of one and its tail's.

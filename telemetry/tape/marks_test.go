@@ -224,3 +224,48 @@ func TestCountsOfMessages(t *testing.T) {
 		}
 	}
 }
+
+// A rank's counts of messages are in its slot, of the first 63 ranks, and on the record of the communicator's failure
+// or end. A slot's next owner begins anew, and one without a slot counts nothing.
+func TestMessages(t *testing.T) {
+	w := newTape(t, Config{Slots: 1})
+	r := openTape(t, w.Path())
+	c, other := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 99}), w.Comm(CommInfo{ID: lifecycle.CommID{2}, Size: 99})
+	other.Messages(1, 8, 9)
+	for i := range 70 {
+		c.Messages(3*i, uint64(i+1), uint64(2*i))
+	}
+	c.Messages(6, 100, 4)
+	slot := r.Slots()[0]
+	if want := (PeerMessages{6, 100, 4}); !slot.Counted || slot.Messages[2] != want {
+		t.Errorf("counted %t, and with rank 6 %+v, want %+v", slot.Counted, slot.Messages[2], want)
+	}
+	if want := (PeerMessages{62 * 3, 63, 124}); slot.Messages[62] != want {
+		t.Errorf("the last is %+v, want %+v", slot.Messages[62], want)
+	}
+	for _, life := range []LifeRecord{
+		{Act: ActSplit, Stage: StageEnd}, {Stage: StageEnd, Code: lifecycle.CodeTimeout},
+		{Act: ActDestroy, Stage: StageStart}, {Act: ActDestroy, Stage: StageEnd},
+	} {
+		c.Life(life)
+	}
+	other.Life(LifeRecord{Act: ActDestroy, Stage: StageEnd})
+	c.Close()
+	next := w.Comm(CommInfo{ID: lifecycle.CommID{3}, Size: 99})
+	next.Messages(5, 1, 0)
+	if slot = r.Slots()[0]; slot.Messages[0] != (PeerMessages{5, 1, 0}) || slot.Messages[1] != (PeerMessages{}) {
+		t.Errorf("the next owner's are %+v", slot.Messages[:2])
+	}
+	var counts []int
+	for ev, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.IsLife {
+			counts = append(counts, len(ev.Life.Messages))
+		}
+	}
+	if diff := cmp.Diff([]int{0, 63, 0, 63, 0}, counts); diff != "" {
+		t.Errorf("counts on records (-want +got):\n%s", diff)
+	}
+}

@@ -300,7 +300,7 @@ func TestCreateWithoutRoom(t *testing.T) {
 		err   error
 		says  string
 	}{
-		{"full", unix.ENOSPC, "has no room for a tape of 6557696 bytes"},
+		{"full", unix.ENOSPC, "has no room for a tape of 6758400 bytes"},
 		{"ro", unix.EROFS, "can't be created"},
 	} {
 		t.Run(tt.child, func(t *testing.T) {

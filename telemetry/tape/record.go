@@ -160,8 +160,8 @@ type LifeRecord struct {
 	// CommWriter sets it; see Refused.
 	Times uint32
 
-	// Messages counts the messages that the rank had called for, per peer, at the end of a destroy or abort; nil if
-	// they were not counted. See Slot.Messages.
+	// Messages counts the messages that the rank had called for, per peer, when the communicator failed, or at the end
+	// of a destroy or abort; nil if they were not counted. See Slot.Messages. Writers in Go fill it in.
 	Messages []PeerMessages
 }
 
@@ -171,6 +171,12 @@ type LifeRecord struct {
 func (r *LifeRecord) Refused() (times, more uint64) {
 	times = uint64(max(r.Times, 1))
 	return times, times - times/2
+}
+
+// CountsMessages tells whether no messages are called for after the record, so that it has their counts.
+func (r *LifeRecord) CountsMessages() bool {
+	ends := r.Stage == StageEnd && (r.Act == ActDestroy || r.Act == ActAbort)
+	return ends || r.Act == ActNone && r.Stage != StageMisuse && r.Code != lifecycle.CodeOK
 }
 
 // OpRecord is one moment of an operation.

@@ -14,11 +14,11 @@ func TestSizes(t *testing.T) {
 		size int64
 		want geometry
 	}{
-		{0, geometry{512, 1024, 8192, 65536, 0, 0}},
-		{6557696, geometry{512, 1024, 8192, 65536, 0, 0}},
-		{6557695, geometry{256, 512, 4096, 32768, 0, 0}},
-		{MinSize, geometry{8, 16, 128, 1024, 0, 0}},
-		{1 << 40, geometry{8192, 16384, 131072, 1048576, 0, 0}},
+		{0, geometry{512, 1024, 8192, 65536, 64, 0}},
+		{6758400, geometry{512, 1024, 8192, 65536, 64, 0}},
+		{6758399, geometry{256, 512, 4096, 32768, 32, 0}},
+		{MinSize, geometry{8, 16, 128, 1024, 1, 0}},
+		{1 << 40, geometry{8192, 16384, 131072, 1048576, 128, 0}},
 	} {
 		cfg, err := Config{Size: c.size, Dir: t.TempDir()}.complete()
 		if got := cfg.geometry(); err != nil || got != c.want {

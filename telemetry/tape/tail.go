@@ -31,6 +31,14 @@ func appendTail(b []byte, r *LifeRecord) []byte {
 	if r.Shared {
 		b = appendField(b, tailShared, 0)
 	}
+	if r.Messages != nil {
+		b = appendField(b, tailCounts, 12*len(r.Messages))
+		for _, m := range r.Messages {
+			for _, word := range []uint32{uint32(m.Rank), m.Sent, m.Received} {
+				b = binary.LittleEndian.AppendUint32(b, word)
+			}
+		}
+	}
 	if r.Times > 1 {
 		b = binary.LittleEndian.AppendUint32(appendField(b, tailTimes, 4), r.Times)
 	}

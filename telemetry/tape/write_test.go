@@ -92,6 +92,7 @@ func TestSlot(t *testing.T) {
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "a", Size: 2})
 	r := openTape(t, w.Path())
 	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{1}, Name: "a", Size: 2}, Generation: 1, Root: 1, Wait: -1}
+	want.Counted = true
 	check := func(moment string) Slot {
 		t.Helper()
 		slots, err := r.AppendSlots(nil)
@@ -233,7 +234,7 @@ func TestTableFull(t *testing.T) {
 	}
 	want := Slot{
 		CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4,
-		State: lifecycle.StateReady, Wait: -1,
+		State: lifecycle.StateReady, Wait: -1, Counted: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("slot 0 (-want +got):\n%s", diff)

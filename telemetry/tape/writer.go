@@ -108,8 +108,10 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 		ordinary: part[page](mem, g.ordinaryOffset(), g.pages()),
 		written:  make([]atomic.Bool, g.pages()),
 	}
-	if g.devices > 0 {
+	if g.marked > 0 {
 		m.marked = part[marked](mem, g.marksOffset(), g.marked)
+	}
+	if g.devices > 0 {
 		m.devices = part[DevicePage](mem, g.deviceOffset(), g.devices)
 	}
 	runtime.AddCleanup(m, func(mem []byte) {
@@ -220,6 +222,9 @@ func (w *Writer) comm(info CommInfo, device bool) *CommWriter {
 	c.op = &operations{wait: -1, pageUsed: pageWords}
 	c.op.version, _, _ = c.slot.op.current()
 	c.slot.counters, c.slot.captured = counters{}, 0
+	if c.index >= 0 && c.index < len(w.marked) {
+		c.messages.open(&w.marked[c.index], c.number)
+	}
 	c.show(&pending{}) // first, so that nobody sees the last owner's operation under the new name
 	c.showInfo(c.number)
 	c.writeInfo(kindComm)

@@ -145,6 +145,13 @@ func (f *Forge) Life(number uint32, r tape.LifeRecord) {
 	if !r.Child.IsZero() {
 		tail = append(tail, field(5, r.Child)...)
 	}
+	if r.Messages != nil {
+		var counts []byte
+		for _, m := range r.Messages {
+			counts = append(counts, lay(m.Rank, m.Sent, m.Received)...)
+		}
+		tail = append(tail, field(15, counts)...)
+	}
 	if r.Times > 0 {
 		tail = append(tail, field(16, r.Times)...)
 	}
@@ -173,7 +180,7 @@ func (f *Forge) Op(number uint32, r tape.OpRecord) {
 
 // Bytes is the file.
 func (f *Forge) Bytes() []byte {
-	marked := slices.ContainsFunc(f.Slots, func(s tape.Slot) bool { return s.Marked })
+	marked := slices.ContainsFunc(f.Slots, func(s tape.Slot) bool { return s.Marked || s.Counted })
 	b := make([]byte, forgedLength)
 	if marked {
 		b = make([]byte, markedLength)
@@ -185,6 +192,9 @@ func (f *Forge) Bytes() []byte {
 		if s.Marked {
 			mark(b[marksOffset+s.Index*marksBytes:], s)
 			copy(b[reachedOffset+s.Index*8:], lay(uint64(1)))
+		}
+		if s.Counted {
+			counts(b[marksOffset+s.Index*marksBytes+peersOffset:], s)
 		}
 	}
 	for i := range f.Tallies {
@@ -215,13 +225,14 @@ func mark(b []byte, s *tape.Slot) {
 	r := forged{9, lay(s.OpStart, s.Seq, uint64(s.Op.Call), s.Op.Peer, uint32(begun), s.Op.Bytes, launched,
 		s.Generation, int32(s.Index))}
 	copy(b, r.bytes(1))
-	if !s.Counted {
-		return
-	}
-	copy(b[peersOffset:], lay(int32(-1), s.Generation))
+}
+
+// counts writes a slot's counts of messages.
+func counts(b []byte, s *tape.Slot) {
+	copy(b, lay(int32(-1), s.Generation))
 	for i, m := range s.Messages {
 		if m.Sent+m.Received > 0 {
-			copy(b[peersOffset+(1+i)*peerBytes:], lay(m.Rank, s.Generation, m.Sent, m.Received))
+			copy(b[(1+i)*peerBytes:], lay(m.Rank, s.Generation, m.Sent, m.Received))
 		}
 	}
 }

@@ -171,6 +171,16 @@ func (e *PeerError) Error() string {
 // ErrorCode is e.Code.
 func (e *PeerError) ErrorCode() Code { return e.Code }
 
+// MismatchDetail returns the Detail of a PeerError with CodeMismatch from its text, or the whole text of another error.
+func MismatchDetail(text string) string {
+	f := CodeMismatch.fact()
+	_, detail, found := strings.Cut(text, strings.TrimPrefix(f.says, "the call of %s")+": ")
+	if !found {
+		return text
+	}
+	return strings.TrimSuffix(detail, "; "+f.then)
+}
+
 // Is reports whether target is the sentinel of e's code.
 func (e *PeerError) Is(target error) bool { return target == sentinel(e.Code) }
 

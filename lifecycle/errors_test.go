@@ -79,6 +79,16 @@ func TestCodeOfForeignErrors(t *testing.T) {
 	}
 }
 
+func TestMismatchDetail(t *testing.T) {
+	e := &PeerError{Code: CodeMismatch, Rank: 3, Name: "dp", Detail: "count: rank 0 says 1, rank 3 says 2"}
+	if got := MismatchDetail(e.Error()); got != e.Detail {
+		t.Errorf("the detail of %q is %q", e.Error(), got)
+	}
+	if got := MismatchDetail(io.EOF.Error()); got != io.EOF.Error() {
+		t.Errorf("of another error it is %q", got)
+	}
+}
+
 func TestErrorTexts(t *testing.T) {
 	var (
 		comm   = CommID{0x9f, 0x86, 0xd0, 0x81, 0x88, 0x4c, 0x7d, 0x65, 1}

@@ -53,6 +53,57 @@ func takes(n uint64, from int32) func(*verdict.Note, *verdict.Slot) {
 	}
 }
 
+// mismatch fails a rank's call with what the engine says of that of another rank.
+func mismatch(peer int, detail string) func(*verdict.Note, *verdict.Slot) {
+	return func(n *verdict.Note, s *verdict.Slot) {
+		failed(lifecycle.CodeMismatch, peer)(n, s)
+		s.Failure.Text = (&lifecycle.PeerError{
+			Code: lifecycle.CodeMismatch, Rank: peer, Name: s.Name, Self: s.Rank, Call: s.Op.Call, Seq: s.Seq,
+			Detail: detail,
+		}).Error()
+	}
+}
+
+// Groups of messages that don't match are described as the engine says, with the communicator's ranks if these are not
+// the job's. The rank whose message is the first one in its direction is at fault, if the other rank has had many.
+func TestMismatchOfGroups(t *testing.T) {
+	const detail = "count: rank 0 says send to rank 1 8, rank 1 says recv from rank 0 7"
+	counts := func(other int32, sent, received uint64) func(*verdict.Note, *verdict.Slot) {
+		return func(_ *verdict.Note, s *verdict.Slot) {
+			s.Counted, s.Messages = true, map[int32]model.Messages{other: {Sent: sent, Received: received}}
+		}
+	}
+	inPP := func(change func(*verdict.Note, *verdict.Slot)) func(*verdict.Note, *verdict.Slot) {
+		return func(n *verdict.Note, _ *verdict.Slot) { change(n, &n.Slots[1]) }
+	}
+	testNotes(t, []noteTest{
+		{
+			"in the job's ranks", newJob(2).in(world, 9, lifecycle.CallGroupEnd, s6, -1, 0, 0, 1).
+				with(mismatch(1, detail), 0).with(mismatch(0, detail), 1),
+			[]string{`mismatch (likely) ranks 0 and 1 made calls on "world" that do not match, and it is not known which is ` +
+				`wrong: ` + detail},
+		},
+		{
+			"in the communicator's", newJob(4).comm("pp", 2, 3).in("pp", 9, lifecycle.CallGroupEnd, s6, -1, 0, 2, 3).
+				with(inPP(mismatch(1, detail)), 2).with(inPP(mismatch(0, detail)), 3),
+			[]string{`mismatch (likely) ranks 2 and 3 made calls on "pp" that do not match, and it is not known which is ` +
+				`wrong: ` + detail + `, as the ranks of "pp"`},
+		},
+		{
+			"a new direction", newJob(2).in(world, 9, lifecycle.CallSendRecv, s6, -1, 0, 0, 1).
+				with(mismatch(1, detail), 0).with(mismatch(0, detail), 1).with(counts(1, 9, 0), 0).
+				with(counts(0, 1, 8), 1),
+			[]string{`mismatch (likely) rank 1 (node1, pid 1001) made a call on "world" that does not match the others' calls`},
+		},
+		{
+			"new to both", newJob(2).in(world, 2, lifecycle.CallSendRecv, s6, -1, 0, 0, 1).
+				with(mismatch(1, detail), 0).with(mismatch(0, detail), 1).with(counts(1, 2, 0), 0).
+				with(counts(0, 1, 1), 1),
+			[]string{`mismatch (likely) ranks 0 and 1 made calls on "world"`},
+		},
+	})
+}
+
 // full fills the counts of a rank with its first peers.
 func full(_ *verdict.Note, s *verdict.Slot) {
 	for r := 0; len(s.Messages) < model.MaxPeers; r++ {

@@ -192,7 +192,7 @@ func (s *side) ranks(m *meeting) string {
 // reportedMismatch is the verdict on a mismatch that the engine reports and of which the notes show one side. At fault
 // are the ranks that the first applicable rule picks: the rank whose history shows it; the rank in a collective while
 // two others wait for a message of it; of a message and a collective, the one that other ranks show to be wrong; the
-// rank with a group too many; of collectives, the rank that the engine names. If that rank's call is not known, it is
+// rank whose message has a new direction; the rank with a group too many; of collectives, the rank that the engine names. If that rank's call is not known, it is
 // at fault in any case, and alone if the others agree. If no rule applies, all that disagree are at fault, or none if
 // it is not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
@@ -211,6 +211,9 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		func(p *participant) bool { return len(there) > 2 && p == there[0] && messages && !p.slot.inMessage() },
 		func(p *participant) bool {
 			return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p))
+		},
+		func(p *participant) bool {
+			return len(there) == 2 && p.newDirection(there[1-slices.Index(there, p)])
 		},
 		w.groupTooMany,
 		func(p *participant) bool { return m.slot.Size > 2 && !messages && p.slot.Rank == m.engine.Peer },
@@ -278,10 +281,12 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 		says[i] = fmt.Sprintf("%s was in %s", rankOf(p.actor, m.key.comm).in(), call)
 	}
 	first := there[0].slot
-	message := func(p *participant) bool { return p.slot.inMessage() }
-	otherCall := func(p *participant) bool { return p.slot.Seq == first.Seq && !p.slot.agrees(first) }
-	if !slices.ContainsFunc(there, message) && !slices.ContainsFunc(there, otherCall) {
-		says = []string{m.engine.Text}
+	shows := func(p *participant) bool { // a group doesn't show its messages
+		other := p.slot.Seq == first.Seq && !p.slot.agrees(first)
+		return p.slot.inMessage() != first.inMessage() || !p.slot.inGroup() && (other || p.slot.inMessage())
+	}
+	if !slices.ContainsFunc(there, shows) {
+		says = []string{m.engineSays()}
 	}
 	switch {
 	case len(culprits) == 0:
@@ -294,6 +299,17 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 	}
 	return say("%s made calls on %s that do not match, and it is not known which is wrong: %s",
 		culpritsText(culprits), commText(m.slot), strings.Join(says, "; "))
+}
+
+// engineSays is how the calls differ, as the engine says. The engine numbers ranks as the communicator does.
+func (m *meeting) engineSays() string {
+	says := lifecycle.MismatchDetail(m.engine.Text)
+	for p := range m.members() {
+		if p.actor.job != p.slot.Rank {
+			return says + ", as the ranks of " + commText(m.slot)
+		}
+	}
+	return says
 }
 
 // unheard reports whether a meeting failed a moment ago because of a rank that has no note yet, or only one from before
@@ -338,6 +354,9 @@ func (g *graph) disagree(m *meeting) []*participant {
 	return there
 }
 
+// inGroup tells whether a rank's last operation was a group of messages.
+func (s *Slot) inGroup() bool { return countOf(s.Op.Call) == countGroup }
+
 // inMessage tells whether a rank's last operation was a message, or a group of them.
 func (s *Slot) inMessage() bool { return countOf(s.Op.Call) != countCollective }
 
@@ -381,7 +400,7 @@ func (g *graph) leftOut(p *participant) bool {
 // none. Messages in groups are not counted, so that they tell nothing.
 func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 	partner := p.slot.partner()
-	if partner < 0 || countOf(p.slot.Op.Call) == countGroup {
+	if partner < 0 || p.slot.inGroup() {
 		return 0, false
 	}
 	none, n := true, 0
@@ -398,10 +417,21 @@ func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 	return most, others || none && n > 0
 }
 
+// newDirection reports whether a rank has called for its first message to another rank, or from it, while that rank has
+// called for often messages or more in each direction in which it has called for any.
+func (p *participant) newDirection(to *participant) bool {
+	if !p.slot.countsWith(to.slot.Rank) || !to.slot.countsWith(p.slot.Rank) {
+		return false
+	}
+	own, theirs := p.slot.Messages[int32(to.slot.Rank)], to.slot.Messages[int32(p.slot.Rank)]
+	usual := func(n uint64) bool { return n == 0 || n >= often }
+	return (own.Sent == 1 || own.Received == 1) && usual(theirs.Sent) && usual(theirs.Received)
+}
+
 // groupTooMany reports whether a rank is in a group of messages that no other rank has made, while all others are in a
 // collective after one group fewer: then it is the only rank that is not in the collective.
 func (g *graph) groupTooMany(p *participant) bool {
-	if countOf(p.slot.Op.Call) != countGroup || p.slot.Size < 3 {
+	if !p.slot.inGroup() || p.slot.Size < 3 {
 		return false
 	}
 	n := 1

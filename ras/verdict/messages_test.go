@@ -80,26 +80,34 @@ func TestMismatchOfGroups(t *testing.T) {
 		{
 			"in the job's ranks", newJob(2).in(world, 9, lifecycle.CallGroupEnd, s6, -1, 0, 0, 1).
 				with(mismatch(1, detail), 0).with(mismatch(0, detail), 1),
-			[]string{`mismatch (likely) ranks 0 and 1 made calls on "world" that do not match, and it is not known which is ` +
-				`wrong: ` + detail},
+			[]string{
+				`mismatch (likely) ranks 0 and 1 made calls on "world" that do not match, and it is not known which ` +
+					`is wrong: ` + detail,
+			},
 		},
 		{
 			"in the communicator's", newJob(4).comm("pp", 2, 3).in("pp", 9, lifecycle.CallGroupEnd, s6, -1, 0, 2, 3).
 				with(inPP(mismatch(1, detail)), 2).with(inPP(mismatch(0, detail)), 3),
-			[]string{`mismatch (likely) ranks 2 and 3 made calls on "pp" that do not match, and it is not known which is ` +
-				`wrong: ` + detail + `, as the ranks of "pp"`},
+			[]string{
+				`mismatch (likely) ranks 2 and 3 made calls on "pp" that do not match, and it is not known which is ` +
+					`wrong: ` + detail + `, as the ranks of "pp"`,
+			},
 		},
 		{
 			"a new direction", newJob(2).in(world, 9, lifecycle.CallSendRecv, s6, -1, 0, 0, 1).
 				with(mismatch(1, detail), 0).with(mismatch(0, detail), 1).with(counts(1, 9, 0), 0).
 				with(counts(0, 1, 8), 1),
-			[]string{`mismatch (likely) rank 1 (node1, pid 1001) made a call on "world" that does not match the others' calls`},
+			[]string{
+				`mismatch (likely) rank 1 (node1, pid 1001) made a call on "world" that does not match the others'`,
+			},
 		},
 		{
 			"new to both", newJob(2).in(world, 2, lifecycle.CallSendRecv, s6, -1, 0, 0, 1).
 				with(mismatch(1, detail), 0).with(mismatch(0, detail), 1).with(counts(1, 2, 0), 0).
 				with(counts(0, 1, 1), 1),
-			[]string{`mismatch (likely) ranks 0 and 1 made calls on "world"`},
+			[]string{
+				`mismatch (likely) ranks 0 and 1 made calls on "world"`,
+			},
 		},
 	})
 }

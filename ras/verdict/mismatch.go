@@ -192,9 +192,9 @@ func (s *side) ranks(m *meeting) string {
 // reportedMismatch is the verdict on a mismatch that the engine reports and of which the notes show one side. At fault
 // are the ranks that the first applicable rule picks: the rank whose history shows it; the rank in a collective while
 // two others wait for a message of it; of a message and a collective, the one that other ranks show to be wrong; the
-// rank whose message has a new direction; the rank with a group too many; of collectives, the rank that the engine names. If that rank's call is not known, it is
-// at fault in any case, and alone if the others agree. If no rule applies, all that disagree are at fault, or none if
-// it is not known whose message was in vain.
+// rank whose message has a new direction; the rank with a group too many; of collectives, the rank that the engine
+// names. If that rank's call is not known, it is at fault in any case, and alone if the others agree. If no rule
+// applies, all that disagree are at fault, or none if it is not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	if v, ok := w.contradiction(m); ok {
 		return v

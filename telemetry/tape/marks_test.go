@@ -244,8 +244,10 @@ func TestMessages(t *testing.T) {
 		t.Errorf("the last is %+v, want %+v", slot.Messages[62], want)
 	}
 	for _, life := range []LifeRecord{
-		{Act: ActSplit, Stage: StageEnd}, {Stage: StageEnd, Code: lifecycle.CodeTimeout},
-		{Act: ActDestroy, Stage: StageStart}, {Act: ActDestroy, Stage: StageEnd},
+		{Act: ActSplit, Stage: StageEnd},
+		{Stage: StageEnd, Code: lifecycle.CodeTimeout},
+		{Act: ActDestroy, Stage: StageStart},
+		{Act: ActDestroy, Stage: StageEnd},
 	} {
 		c.Life(life)
 	}

@@ -41,8 +41,9 @@ func (m *messageCounter) entry(rank int32, number uint32) *peer {
 	return p
 }
 
-// Messages puts into the communicator's slot how many messages with another rank this rank has called for in all, single
-// ones and those of groups. The slot has room for the first 63 ranks. It is for the goroutine that writes operations.
+// Messages puts into the communicator's slot how many messages with another rank this rank has called for in all,
+// single ones and those of groups. The slot has room for the first 63 ranks. It is for the goroutine that writes
+// operations.
 func (c *CommWriter) Messages(rank int, sent, received uint64) {
 	if c == nil {
 		return

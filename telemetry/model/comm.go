@@ -29,7 +29,7 @@ type Comm struct {
 	Counted     bool               // Messages counts all messages, with at most MaxPeers ranks
 	Groups      uint64             // sends and receives that progress together, begun
 	Captured    uint64             // operations known to have ended in tape.PhaseCaptured
-	Last        Op                 // the operation that ended last; its End is 0 if there was none
+	Last        Op                 // that ended last or, of those that failed, first; its End is 0 if there was none
 	Failure     *Failure
 	End         *Act             // how this rank ended the communicator, finalized it, or failed to make it; else nil
 	Splits      uint64           // the number of its last split that this rank took part in
@@ -83,6 +83,9 @@ func (o *Op) Captured() bool { return o.End > 0 && o.Phase == tape.PhaseCaptured
 
 // Refused tells whether NCCL ended the operation without doing anything, so that other ranks don't know its number.
 func (o *Op) Refused() bool { return o.End > 0 && o.Phase == tape.PhaseRefused }
+
+// failed tells whether the operation ended with an error, and so did its communicator.
+func (o *Op) failed() bool { return o.End > 0 && o.Code != lifecycle.CodeOK && !o.Refused() }
 
 // Wait is how long operations waited for a rank.
 type Wait struct {
@@ -367,7 +370,8 @@ func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
 		c.Done = max(c.Done, r.Seq)
 		c.limitDone()
 	}
-	if o.End >= c.Last.End {
+	consequence := c.Last.failed() && o.failed()
+	if o.End >= c.Last.End && !consequence {
 		c.Last = *o
 	}
 	if f := c.Failure; f != nil && f.Wait < 0 && f.Seq == o.Seq && o.Code != lifecycle.CodeOK {

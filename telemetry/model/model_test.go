@@ -200,6 +200,32 @@ func TestFailure(t *testing.T) {
 	p.expect(t, "at the end", "1 failed: begun 7 done 0 failed timeout\n")
 }
 
+// The last operation is the one that ended last, but not one that failed because of another one's failure.
+func TestLastFailed(t *testing.T) {
+	p := newProcess(model.Limits{})
+	end := func(at int64, seq uint64, code lifecycle.Code, phase tape.Phase) {
+		p.Apply(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
+			Time: at * ms, Stage: tape.StageEnd, Seq: seq, Start: at*ms - 1, Signature: allReduce, Wait: -1, Code: code,
+			Phase: phase,
+		}})
+	}
+	for i, c := range []struct {
+		code  lifecycle.Code
+		phase tape.Phase
+		last  uint64
+	}{
+		{lifecycle.CodeOK, tape.PhaseNone, 1}, {lifecycle.CodeInvalidArgument, tape.PhaseRefused, 2},
+		{lifecycle.CodeMismatch, tape.PhaseNone, 3}, {lifecycle.CodeFailed, tape.PhaseNone, 3},
+	} {
+		end(int64(i+1), uint64(i+1), c.code, c.phase)
+		for comm := range p.Comms() {
+			if comm.Last.Seq != c.last {
+				t.Errorf("after the end of operation %d the last one is %d, want %d", i+1, comm.Last.Seq, c.last)
+			}
+		}
+	}
+}
+
 // A group that the program ends late doesn't affect a group job that runs meanwhile.
 func TestOpenGroupBesideAJob(t *testing.T) {
 	p := newProcess(model.Limits{})

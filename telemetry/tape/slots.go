@@ -25,10 +25,9 @@ func (t *Reader) AppendSlots(slots []Slot) ([]Slot, error) {
 	defer t.mu.Unlock()
 	if t.table == nil {
 		t.table, t.again = make([]slot, slotBatch), make([]slot, slotBatch)
-		if t.geo.marked > 0 {
-			t.marked, t.reached = make([]marked, slotBatch), make([]reached, slotBatch)
-			t.devices = make([]DevicePage, slotBatch)
-		}
+		n := min(t.geo.marked, slotBatch)
+		t.marked, t.reached = make([]marked, n), make([]reached, n)
+		t.devices = make([]DevicePage, min(t.geo.devices, slotBatch))
 	}
 	var errs []error
 	for from := 0; from < t.geo.slots; from += slotBatch {
@@ -38,15 +37,19 @@ func (t *Reader) AppendSlots(slots []Slot) ([]Slot, error) {
 		if err := t.readAt(bytesOf(table), at); err != nil {
 			return slots, err
 		}
-		if !anyUsed(table) {
+		used := n
+		for used > 0 && !everUsed(&table[used-1]) {
+			used--
+		}
+		if used == 0 {
 			break // a writer takes slots in order: later ones were never used either
 		}
 		// A latch's check proves that the latch is whole; an equal second reading, that all parts are of one moment.
-		if err := cmp.Or(t.readAt(bytesOf(again), at), t.readMarks(from, n)); err != nil {
+		if err := cmp.Or(t.readAt(bytesOf(again), at), t.readMarks(from, used)); err != nil {
 			return slots, err
 		}
-		for i := range n {
-			if !anyUsed(table[i:][:1]) {
+		for i := range used {
+			if !everUsed(&table[i]) {
 				continue
 			}
 			s, live, err := t.readSlot(from+i, table[i:][:1], again[i:][:1])
@@ -187,15 +190,8 @@ func (s *Slot) applyMessages(of *marked) {
 	}
 }
 
-// anyUsed tells whether any of the slots ever had a communicator: a latch's first version is in its second copy.
-func anyUsed(slots []slot) bool {
-	for i := range slots {
-		if slots[i].op[1].marker != 0 {
-			return true
-		}
-	}
-	return false
-}
+// everUsed tells whether a slot ever had a communicator: a latch's first version is in its second copy.
+func everUsed(s *slot) bool { return s.op[1].marker != 0 }
 
 // slotTries bounds how often a busy slot is read again. After that, a whole reading is accepted: its parts are of one
 // owner.

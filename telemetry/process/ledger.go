@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -44,8 +45,8 @@ type Entry struct {
 	Found bool `json:"found,omitempty"`
 	// Program tells that the process is the program that carillon attach ran: a rank, or the launcher of ranks.
 	Program bool `json:"program,omitempty"`
-	// Began is when the Program began, on Mono's clock. A process with an earlier tape belongs to another run of the
-	// job.
+	// Began is when the Program began, on Mono's clock, or in an entry of carillon run, when it began to start the
+	// ranks. A process with an earlier tape belongs to another run of the job.
 	Began int64 `json:"began,omitempty"`
 	// Followed tells that an agent followed the process's tape to the end; in an entry about the job, that an agent
 	// followed all tapes of this host until then.
@@ -106,6 +107,23 @@ func AppendEntry(dir string, e Entry) error {
 	}
 	_, err = f.Write(append(line, '\n'))
 	return errors.Join(err, f.Close())
+}
+
+// OfRun returns the entries of carillon run about the run of a job to which a process of this machine belongs that ran
+// at a time of Monotonic, in their order. They are about the run that began last before then, and about runs of other
+// launchers with the same folder that were not over when it began.
+func OfRun(entries []Entry, at int64) []Entry {
+	boot := Self().BootID.String()
+	other := func(e Entry) bool { return e.Began == 0 || e.Program || e.Boot != boot }
+	began := int64(0)
+	for i := range entries {
+		if e := &entries[i]; !other(*e) && e.Began <= at {
+			began = max(began, e.Began)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
+		return other(e) || began == 0 || e.Mono < began
+	})
 }
 
 // Monotonic is the kernel's CLOCK_MONOTONIC in nanoseconds, even in a bubble of synctest.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,6 +37,38 @@ func TestLedger(t *testing.T) {
 	}
 	if got[1].Ended != "SIGTERM" || got[1].Mono != told.Mono || !got[1].Time.Equal(told.Time.Round(time.Nanosecond)) {
 		t.Errorf("got %+v, noted %+v", got[1], told)
+	}
+}
+
+// TestOfRun: of a folder in which a job ran several times, a process gets what its own launcher noted.
+func TestOfRun(t *testing.T) {
+	entry := func(at, began int64, what string) process.Entry {
+		e := process.Entry{Ended: what}.Now()
+		e.Mono, e.Began = at, began
+		return e
+	}
+	elsewhere, program := entry(45, 40, "on another boot"), entry(46, 40, "a program's end")
+	elsewhere.Boot, program.Program = "another", true
+	entries := []process.Entry{
+		entry(5, 0, "by an agent"), entry(20, 10, "before"), entry(50, 40, "a rank's end"), elsewhere, program,
+		entry(60, 40, "the job's end"), entry(90, 80, "after"),
+	}
+	for _, c := range []struct {
+		at   int64
+		want []string
+	}{
+		{9, nil},
+		{40, []string{"a rank's end", "the job's end", "after"}},
+		{79, []string{"a rank's end", "the job's end", "after"}},
+		{80, []string{"after"}},
+	} {
+		var got []string
+		for _, e := range process.OfRun(entries, c.at) {
+			got = append(got, e.Ended)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("at %d: %q, want %q", c.at, got, c.want)
+		}
 	}
 }
 

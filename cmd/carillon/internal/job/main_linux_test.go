@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // programVariable names the program of a rank, and makes the test's binary that rank.
@@ -86,6 +89,23 @@ var programs = map[string]func() int{
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		fmt.Println("ready", os.Getpid())
 		select {}
+	},
+	// ledger prints, at SIGINT, what its launcher has noted by then of the end of the job.
+	"ledger": func() int {
+		ch := make(chan os.Signal, 1)
+		signal.Notify(ch, syscall.SIGINT)
+		began := process.Monotonic()
+		dir := filepath.Join(os.Getenv("CARILLON_TAPE_DIR"), os.Getenv("CARILLON_JOB"))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return 1
+		}
+		fmt.Println("ready", os.Getpid())
+		<-ch
+		entries, err := process.ReadLedger(filepath.Join(dir, process.Ledger))
+		for _, e := range process.OfRun(entries, began) {
+			fmt.Println("noted", e.Ended, err)
+		}
+		return 0
 	},
 	// plain has no handler: any signal ends it.
 	"plain": func() int {

@@ -28,6 +28,7 @@ const (
 type supervisor struct {
 	cfg *Config
 	*screen
+	ledger     ledger
 	secret     *os.File // while ranks run; nil: the secret is in their environment
 	outputLost error
 
@@ -46,6 +47,9 @@ type supervisor struct {
 func newSupervisor(cfg *Config, out *screen) *supervisor {
 	s := &supervisor{cfg: cfg, screen: out, timer: time.NewTimer(0)}
 	s.timer.Stop()
+	if cfg.TapesAt != "" {
+		s.ledger.dir = filepath.Join(cfg.TapesAt, cfg.Name)
+	}
 	return s
 }
 
@@ -65,7 +69,7 @@ func (s *supervisor) startAll(path, hostname string) error {
 		}()
 	}
 	s.writeSecret()
-	s.began = time.Now()
+	s.began, s.ledger.began = time.Now(), process.Monotonic()
 	for i := range s.cfg.Ranks {
 		if err := s.start(i, path, hostname, stdin); err != nil {
 			return err
@@ -80,6 +84,8 @@ func (s *supervisor) loop(ctx context.Context) {
 	done := ctx.Done()
 	for s.living > 0 {
 		select {
+		case <-s.ledger.again():
+			s.ledger.write()
 		case batch := <-deaths:
 			s.died(batch)
 		case sig := <-s.cfg.Signals:
@@ -125,7 +131,7 @@ func (s *supervisor) died(batch []death) {
 	for i := range batch {
 		d := &batch[i]
 		d.rank.ended = d
-		s.note(process.Entry{Rank: d.rank.number, PID: d.rank.pid, Exit: d.exit})
+		s.ledger.note(process.Entry{Rank: d.rank.number, PID: d.rank.pid, Exit: d.exit})
 		s.living--
 		go d.rank.settle(s.cfg.Grace)
 	}
@@ -135,13 +141,6 @@ func (s *supervisor) died(batch []death) {
 	if s.first != nil && s.phase == running && s.living > 0 {
 		s.phase = lingering
 		s.timer.Reset(s.cfg.Linger)
-	}
-}
-
-// note writes an entry into the job's ledger, beside the tapes. It ignores errors: the job can run without a ledger.
-func (s *supervisor) note(e process.Entry) {
-	if s.cfg.TapesAt != "" {
-		_ = process.AppendEntry(filepath.Join(s.cfg.TapesAt, s.cfg.Name), e)
 	}
 }
 
@@ -225,7 +224,7 @@ func (s *supervisor) end(why string, sig unix.Signal) {
 		return
 	}
 	s.phase = ending
-	s.note(process.Entry{Ended: why})
+	s.ledger.note(process.Entry{Ended: why})
 	for _, r := range s.ranks {
 		if r.ended == nil {
 			r.end(sig)

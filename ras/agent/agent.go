@@ -26,6 +26,8 @@ type Config struct {
 	HeldUp func() bool
 	// Local is the note of another process of this host that can't answer, as FromTapes reads it from the tape.
 	Local func(mesh.Member) (verdict.Note, bool)
+	// Launched is what the launcher has recorded. It is called when the job is judged, and may read a file.
+	Launched func() Launched
 	// Kept returns the processes of this host for which this one answers with the notes of Local; nil if it answers for
 	// itself. All their Members, and its own, have its name as the Keeper. With a mesh, the Agent sends their list to
 	// other such agents. Kept may wait for calls of the Agent's Member, as a Keeper's Members does: the Agent calls it
@@ -61,6 +63,7 @@ type Agent struct {
 	settled time.Time        // when the last completed look began
 	changed chan struct{}    // closed and replaced when settled changes
 	members []mesh.Status    // all known ones, as the machine got them last
+	ended   []mesh.Status    // of these, the ones that only the launcher knew
 	lists   map[string]*list // by agent: the processes for which it answers
 	own     list             // of Config.Kept, as sent to the other agents
 
@@ -291,7 +294,14 @@ func (a *Agent) membership() Membership {
 		}
 	}
 	a.changes(all)
-	a.locked(func() { a.members = all })
+	a.locked(func() {
+		for _, s := range a.ended {
+			if !known[s.Member.Name] {
+				all = append(all, s)
+			}
+		}
+		a.members = all
+	})
 	return Membership{slices.Clone(all)}
 }
 
@@ -311,8 +321,10 @@ func (a *Agent) step(ctx context.Context, in Input) {
 			a.share(ctx)
 		}
 		return
-	case Notes: // judge them by the membership of this moment
+	case Notes: // judge them by the membership of this moment, and then by what the launcher did before
 		a.effects(ctx, now, a.machine.Step(now, a.membership()))
+		of.Notes = append(of.Notes, a.launched(ctx, now)...)
+		in = of
 	}
 	a.effects(ctx, now, a.machine.Step(now, in))
 }
@@ -371,9 +383,9 @@ func (a *Agent) background(f func() Input) { a.busy.Go(func() { a.put(f()) }) }
 // gather asks for notes.
 func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	a.locked(func() { a.rounds++ })
-	var notes []verdict.Note
+	notes := a.tapesOf(ask.Of)
 	if a.cfg.Kept != nil {
-		notes = a.kept(ask.Of...)
+		notes = append(notes, a.kept(ask.Of...)...)
 	}
 	to, m := a.respondents(ask.Of), a.mesh.Load()
 	switch {
@@ -387,7 +399,7 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	question := message{Kind: askNotes, About: among(append(ask.About, a.cfg.Stuck()...))}
 	answers, err := m.Ask(ctx, question.encode(), to...)
 	if err != nil && a.cfg.Kept == nil {
-		return []verdict.Note{a.note()}
+		return append(notes, a.note())
 	} else if err != nil {
 		return notes
 	}

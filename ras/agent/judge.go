@@ -156,12 +156,12 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 // withhold removes verdicts that must not be told yet: transport after a process was stopped or out of reach; a process
 // that resumed a moment ago; a process that ended in order or canceled its calls a moment ago, as others may follow;
 // while processes end in turn, the end of a rank that an open verdict explains; while processes are told to end, the
-// end of one of these; and anything new for endTime after this process was told to end. unsure says that some of them
-// may be told soon.
+// end of one of these; and for endTime after this process or its job was told to end, anything new but the ends of
+// processes before. unsure says that some of them may be told soon.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
 ) (told, withheld []verdict.Verdict, unsure bool) {
-	open, ending := m.tracker.Open(), now.Before(m.ends)
+	open := m.tracker.Open()
 	inTurn := slices.ContainsFunc(notes, func(n verdict.Note) bool {
 		return n.Fate == verdict.Dead && n.FateAge < turnTime
 	})
@@ -176,6 +176,7 @@ func (m *Machine) withhold(
 	}
 	for _, v := range verdicts {
 		known := slices.ContainsFunc(open, func(o verdict.Verdict) bool { return o.ID == v.ID })
+		ending := now.Before(m.ends) && !slices.ContainsFunc(m.endedBefore, v.Accuses)
 		because := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && explained(&v, &o) }
 		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
 			!known && (m.unsettled(&v, now) || v.Canceled(notes, cancelTime) ||

@@ -258,7 +258,7 @@ func (a *Agent) respondents(names []string) []string {
 	defer a.mu.Unlock()
 	asked := map[string]bool{}
 	for _, s := range a.members {
-		if slices.Contains(names, s.Member.Name) {
+		if slices.Contains(names, s.Member.Name) && !isMember(a.ended, s.Member.Name) {
 			asked[cmp.Or(s.Member.Keeper, s.Member.Name)] = true
 		}
 	}

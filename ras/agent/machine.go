@@ -49,7 +49,10 @@ type Machine struct {
 	turns      map[string]uint64 // by coordinator: the turn of its last broadcast
 	handedOver bool              // this process was the coordinator, and has not heard the new one yet
 
-	ends time.Time // until then no verdict is opened, as the process, or its job, was told to end
+	// Until ends no verdict is opened, as the process, or its job, was told to end; except on the processes named by
+	// endedBefore, which are known to have ended before.
+	ends        time.Time
+	endedBefore []string
 
 	out []Effect // of the current step
 }
@@ -122,8 +125,12 @@ type (
 	}
 	// Tick tells that time has passed: that of a Wake, or any other.
 	Tick struct{}
-	// Ending tells that the process, or its job, was told to end.
-	Ending struct{}
+	// Ending tells that the process, or its job, was told to end, at a time: zero is now. After names processes that
+	// had ended before.
+	Ending struct {
+		Since time.Time
+		After []string
+	}
 	// Leave tells that the process leaves the job. Alone says that all others have ended, as far as is known.
 	Leave struct {
 		Note  verdict.Note // of this process
@@ -203,7 +210,14 @@ func (m *Machine) Step(now time.Time, in Input) []Effect {
 		m.hear(in, now)
 	case Tick:
 	case Ending:
-		m.ends = now.Add(endTime)
+		since := in.Since
+		if since.IsZero() {
+			since = now
+		}
+		if ends := since.Add(endTime); ends.After(m.ends) {
+			m.ends = ends
+		}
+		m.endedBefore = in.After
 	case Leave:
 		m.leave(in, now)
 		return m.out

@@ -37,7 +37,8 @@ import (
 //	                             that part of the window, and of its newer half
 //	      others RANKS=alive|unreachable…
 //	                             and what is known of ranks whose processes are no members
-//	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
+//	    trouble | look | asked by=R | told yes|no | tick | leave [alone] [RANKS=…]
+//	    ending [since=TIME] [after=RANKS]
 //	    heard from=R turn=N [open=REASON:RANK]… [unresolved=REASON:RANK]…
 //	phases                       prints the table of transitions
 //	phase [of=R]                 prints the phase of each process
@@ -154,7 +155,22 @@ func (p *play) input(now time.Time, what string, args []string) Input {
 	case "tick":
 		return Tick{}
 	case "ending":
-		return Ending{}
+		var in Ending
+		for _, a := range args {
+			switch key, value, _ := strings.Cut(a, "="); key {
+			case "since":
+				since, err := time.ParseDuration(value)
+				if err != nil {
+					p.d.Fatalf(p.t, "%v", err)
+				}
+				in.Since = dawn.Add(since)
+			case "after":
+				for _, r := range p.ranks(value) {
+					in.After = append(in.After, fmt.Sprintf("p%d", r))
+				}
+			}
+		}
+		return in
 	case "leave":
 		own := verdict.Note{Member: p.machine.self.Name}
 		if notes := p.notes(slices.DeleteFunc(slices.Clone(args), func(a string) bool {

@@ -64,6 +64,13 @@ func (m Member) After(n uint) Member {
 	return m
 }
 
+// Beside is another process on the member's machine, with a pid of the member's pid namespace and a rank of the same
+// job.
+func (m Member) Beside(pid, rank int) Member {
+	id := process.ID{PID: pid, PIDSpace: m.PIDSpace, BootID: m.BootID}
+	return processMember(m.Host, id, rank, m.JobSize)
+}
+
 func (m *Member) instance() instance { return instance{m.Name, m.Instance} }
 
 // sameHost says whether the two can see each other in /proc.

@@ -98,8 +98,9 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	if r.tape, err = tape.Open(w.Path()); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
+	dir := filepath.Dir(r.tape.Path())
 	if err := r.open(conditions, r.note, agent.Config{
-		Local: agent.FromTapes(filepath.Dir(r.tape.Path()), s.limits(), tape.Now),
+		Local: agent.FromTapes(dir, s.limits(), tape.Now), Launched: agent.FromLedger(dir, r.self),
 	}); err != nil {
 		return nil, errors.Join(err, r.tape.Close())
 	}

@@ -18,9 +18,9 @@ import (
 )
 
 // quietly starts a job of this test's binary, whose ranks play a role and use the default log.
-func quietly(t *testing.T, role string) *e2e.Job {
+func quietly(t *testing.T, role string, env ...string) *e2e.Job {
 	t.Helper()
-	return e2e.Start(t, []string{roleVariable + "=" + role, "CARILLON_LOG=", "NCCL_DEBUG="},
+	return e2e.Start(t, append(env, roleVariable+"="+role, "CARILLON_LOG=", "NCCL_DEBUG="),
 		"carillon", "run", "-n", "3", "--tape-dir", t.TempDir(), "--", os.Args[0])
 }
 
@@ -58,6 +58,32 @@ func TestInterruptIsQuiet(t *testing.T) {
 	}
 }
 
+// TestInterruptIsNoNews: ranks that ^C ends are no news to the last one, which is left for a while and sees the others
+// end. It tells of no rank, whether it handles signals as RAS can see or, as here, in its own way.
+func TestInterruptIsNoNews(t *testing.T) {
+	job := quietly(t, "last")
+	for rank := range 3 {
+		job.Await(fmt.Sprintf(`^\[%d\] at work$`, rank))
+	}
+	job.Signal(syscall.SIGINT)
+	job.Await(`^\[0\] canceled false`)
+	job.ExitCode()
+	if text := job.Output(); strings.Contains(text, "rank_dead") {
+		t.Errorf("the end of a rank is told:\n%s", text)
+	}
+}
+
+// TestRankThatEndsEarlyIsNamed: a rank that ends well before it takes part in anything is not one that hasn't started.
+func TestRankThatEndsEarlyIsNamed(t *testing.T) {
+	job := quietly(t, "early", "CARILLON_STALL_THRESHOLD=500ms")
+	job.Await(`^\[0\] .*level=WARN msg="rank 1 \(.*\) left the job .* ago: it exited with 0; ranks 0 and 2 wait" `)
+	job.Signal(syscall.SIGTERM)
+	job.ExitCode()
+	if text := job.Output(); strings.Contains(text, "not_joined") {
+		t.Errorf("something else was told before:\n%s", text)
+	}
+}
+
 // TestMissingRankIsNamed: ranks that wait for a rank that never comes soon name it.
 func TestMissingRankIsNamed(t *testing.T) {
 	job := quietly(t, "miss")
@@ -83,6 +109,19 @@ func quietRank(role string) (err error) {
 		<-end
 		return nil
 	}
+	if role == "early" && os.Getenv("RANK") == "1" {
+		return nil
+	}
+	if role == "last" {
+		told := make(chan os.Signal, 1)
+		signal.Notify(told, os.Interrupt)
+		go func() {
+			<-told
+			if os.Getenv("RANK") != "0" {
+				os.Exit(1)
+			}
+		}()
+	}
 	n, err := node.Start(ctx, node.FromEnv())
 	if err != nil {
 		return err
@@ -100,7 +139,7 @@ func quietRank(role string) (err error) {
 	compute := time.NewTicker(10 * time.Millisecond) // between two steps
 	defer compute.Stop()
 	for step := 0; err == nil; step++ {
-		if role == "interrupt" && step == 20 { // the ranks are in step by now
+		if (role == "interrupt" || role == "last") && step == 20 { // the ranks are in step by now
 			fmt.Println("at work")
 		}
 		<-compute.C

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// Launched is what the launcher of this host's processes has recorded in this run of the job.
+type Launched struct {
+	Ends  []mesh.Status // processes that have ended, in that order
+	Told  time.Time     // when the launcher began to end the job; zero: it didn't
+	First int           // how many of Ends had ended before Told
+}
+
+// FromLedger is a Config.Launched that reads the ledger in dir, the folder of the tapes. self is this process.
+func FromLedger(dir string, self mesh.Member) func() Launched {
+	path, began := filepath.Join(dir, process.Ledger), process.Monotonic()
+	return func() (l Launched) {
+		entries, _ := process.ReadLedger(path) // up to an unreadable line
+		now, mono := time.Now(), process.Monotonic()
+		for _, e := range process.OfRun(entries, began) {
+			at := now.Add(time.Duration(e.Mono - mono))
+			switch {
+			case e.PID != 0 && e.PIDSpace == self.PIDSpace:
+				l.Ends = append(l.Ends, mesh.Status{
+					Member: self.Beside(e.PID, e.Rank), State: mesh.Ended(e.Exit), Since: at,
+					Cause: mesh.CauseExit, Exit: e.Exit,
+				})
+			case e.PID == 0 && e.Ended != "" && l.Told.IsZero():
+				l.Told, l.First = at, len(l.Ends)
+			}
+		}
+		return l
+	}
+}
+
+// launched gives the machine what the launcher has recorded. A rank's process that ended before it met the others
+// becomes a member, and its note is returned.
+func (a *Agent) launched(ctx context.Context, now time.Time) []verdict.Note {
+	if a.cfg.Launched == nil {
+		return nil
+	}
+	l := a.cfg.Launched()
+	var more []mesh.Status
+	var names []string
+	for _, s := range l.Ends {
+		if !slices.ContainsFunc(a.members, func(m mesh.Status) bool { return m.Member.Rank == s.Member.Rank }) {
+			more, names = append(more, s), append(names, s.Member.Name)
+		}
+	}
+	if len(more) > 0 {
+		a.locked(func() { a.ended = append(a.ended, more...) })
+		a.effects(ctx, now, a.machine.Step(now, a.membership()))
+	}
+	if !l.Told.IsZero() {
+		in := Ending{Since: l.Told}
+		for _, s := range l.Ends[:l.First] {
+			in.After = append(in.After, s.Member.Name)
+		}
+		a.effects(ctx, now, a.machine.Step(now, in))
+	}
+	return a.tapesOf(names)
+}
+
+// tapesOf are the notes, by their tapes if they have any, of the named processes that ended before they met the others.
+func (a *Agent) tapesOf(names []string) (notes []verdict.Note) {
+	var ended []mesh.Status
+	a.locked(func() { ended = a.ended })
+	for _, s := range ended {
+		if slices.Contains(names, s.Member.Name) {
+			n, _ := a.cfg.Local(s.Member)
+			n.Member = s.Member.Name
+			notes = append(notes, n)
+		}
+	}
+	return notes
+}
+
+// isMember tells whether a process is in a list.
+func isMember(list []mesh.Status, name string) bool {
+	return slices.ContainsFunc(list, func(s mesh.Status) bool { return s.Member.Name == name })
+}

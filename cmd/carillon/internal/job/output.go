@@ -14,10 +14,6 @@ const (
 
 	// longest is how many bytes of an unfinished line are held back. A longer line is shown in pieces.
 	longest = 64 << 10
-
-	// drain is how long to read on after a rank and all of its group have ended. After that, only a process that left
-	// the group can still hold the pipe.
-	drain = 500 * time.Millisecond
 )
 
 // output passes one stream of one rank to the console and to the rank's log.

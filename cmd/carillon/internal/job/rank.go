@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -22,7 +23,8 @@ type rank struct {
 	exit    func() process.Exit // returns how the process ended
 	started time.Time
 	log     *logFile
-	outputs []*output
+	outputs []*output     // of its standard output and its standard error
+	pipes   []*rankPipe   // to outputs
 	settled chan struct{} // closed when the rank and all processes that it started have ended
 
 	mu     sync.Mutex
@@ -52,10 +54,16 @@ func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (er
 		Path:        path,
 		Args:        s.cfg.Program,
 		Env:         s.cfg.environment(index, hostname),
-		Stdout:      r.outputs[0],
-		Stderr:      r.outputs[1],
-		WaitDelay:   drain,
 		SysProcAttr: r.attributes(),
+	}
+	for i, to := range []*io.Writer{&r.cmd.Stdout, &r.cmd.Stderr} {
+		p, w, err := newPipe(r.outputs[i])
+		if err != nil {
+			return err
+		}
+		defer w.Close() // the rank has it
+		r.pipes = append(r.pipes, p)
+		*to = w
 	}
 	if stdin != nil {
 		r.cmd.Stdin = stdin
@@ -90,7 +98,11 @@ func (r *rank) reap() {
 	r.reaped = true
 	r.mu.Unlock()
 	_ = r.cmd.Wait() // exit has the status
-	for _, o := range r.outputs {
+	for _, p := range r.pipes {
+		p.end(time.Now().Add(drain))
+	}
+	for i, o := range r.outputs {
+		<-r.pipes[i].over
 		o.finish()
 	}
 	r.log.close()

@@ -163,3 +163,40 @@ func TestUnreadConsoleGivesUp(t *testing.T) {
 		}
 	})
 }
+
+// TestLateReaderGetsAll: what a rank wrote before it ended is shown, even if a process that it left behind holds the
+// pipe, and the reader of the console reads on only when that one is not waited for any more.
+func TestLateReaderGetsAll(t *testing.T) {
+	r, stream := pipe(t)
+	if _, err := unix.FcntlInt(stream.Fd(), unix.F_SETPIPE_SZ, piece); err != nil {
+		t.Fatal(err)
+	}
+	c := newConsole(stream, 0, 1, false, func(err error) { t.Error(err) })
+	o := newOutput(0, c, nil)
+	p, w, err := newPipe(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	line := strings.Repeat("x", piece-1) + "\n"
+	text := strings.Repeat(line, 2*room/piece)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	p.end(time.Now())
+	got := make(chan string)
+	go func() {
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- string(text)
+	}()
+	<-p.over
+	o.finish()
+	shown(c)
+	stream.Close()
+	if text := <-got; text != strings.Repeat("[0] "+line, 2*room/piece) {
+		t.Errorf("got %d bytes", len(text))
+	}
+}

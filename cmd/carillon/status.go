@@ -93,9 +93,9 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	snapshots, errs := client.All(ctx, targets)
-	answers := answered(snapshots)
-	if len(answers) == 0 {
+	if len(answered(snapshots)) == 0 {
 		if job != nil && job.Silence(errs...) != "" {
 			return nil, errors.New(job.Silence(errs...))
 		}
@@ -108,12 +108,16 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 		}
 	}
 	if others := watch.Others(job, targets, snapshots); len(others) > 0 {
-		more, problem := askOthers(ctx, client, others)
-		answers, problems = append(answers, more...), append(problems, problem...)
+		others, more, problem := askOthers(ctx, client, others)
+		targets, snapshots = slices.Concat(targets, others), slices.Concat(snapshots, more)
+		problems = append(problems, problem...)
+	}
+	if time.Since(began) > atOnce {
+		askAgain(ctx, client, targets, snapshots)
 	}
 	var v view.View
 	now := time.Now()
-	v.Merge(now, answers...)
+	v.Merge(now, answered(snapshots)...)
 	if job != nil {
 		v.Tapes(watch.Tapes(job))
 	}
@@ -132,9 +136,31 @@ func answered(snapshots []*health.Snapshot) []*health.Snapshot {
 // mostOthers bounds the endpoints of other hosts that are asked: each of them knows the verdicts on the whole job.
 const mostOthers = 64
 
-// askOthers asks endpoints on other hosts, some of which may be out of reach: it reports in one line how many, and why.
-func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*health.Snapshot,
-	problems []string,
+// atOnce is the longest time in which answers count as given at one moment.
+const atOnce = 500 * time.Millisecond
+
+// askAgain asks those that have answered once more: while the others were awaited, the answers became old, and their
+// sentences have the ages of that time. An endpoint that doesn't answer again keeps its first answer.
+func askAgain(ctx context.Context, client *endpoint.Client, targets []endpoint.Target, answers []*health.Snapshot) {
+	var of []int
+	var again []endpoint.Target
+	for i, s := range answers {
+		if s != nil {
+			of, again = append(of, i), append(again, targets[i])
+		}
+	}
+	snapshots, _ := client.All(ctx, again)
+	for i, s := range snapshots {
+		if s != nil {
+			answers[of[i]] = s
+		}
+	}
+}
+
+// askOthers asks endpoints on other hosts, some of which may be out of reach: it reports in one line which, and why.
+// It returns the endpoints that it asked.
+func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (asked []endpoint.Target,
+	snapshots []*health.Snapshot, problems []string,
 ) {
 	if more := len(others) - mostOthers; more > 0 {
 		others = others[:mostOthers]
@@ -142,13 +168,17 @@ func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.T
 			fmt.Sprintf("%d more endpoints on other hosts were not asked: name those that matter with --url", more))
 	}
 	snapshots, errs := client.All(ctx, others)
-	answers = answered(snapshots)
-	if missing := len(others) - len(answers); missing > 0 {
-		first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't answer: %v",
-			missing, len(others), errs[first]))
+	var missing []error
+	for _, err := range errs {
+		if err != nil {
+			missing = append(missing, err)
+		}
 	}
-	return answers, problems
+	if len(missing) > 0 {
+		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't answer: %v",
+			len(missing), len(others), missing[0]))
+	}
+	return others, snapshots, problems
 }
 
 // unseen names the other hosts whose communicators are not shown because the hosts didn't answer.

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -49,11 +51,42 @@ func TestStatusAsksOtherHosts(t *testing.T) {
 	}
 	for _, want := range []string{
 		"it is hot on host a", "it is hot on host b",
-		"1 of the 2 endpoints on other hosts didn't answer: " + ranks[2].URL,
+		"1 of the 2 endpoints on other hosts didn't answer: rank 2 (c-102) at " + ranks[2].URL + " can't be reached",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it lacks %q:\n%s", want, out)
 		}
+	}
+}
+
+// TestStatusIsOfOneMoment: while an endpoint that doesn't answer was awaited, the answers of the others became old.
+// Their sentences read as they are when the report is printed.
+func TestStatusIsOfOneMoment(t *testing.T) {
+	began, awaited := make(chan time.Time, 1), make(chan time.Time, 1)
+	answering := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		age := time.Duration(0)
+		select {
+		case began <- time.Now():
+		default:
+			age = (<-awaited).Sub(<-began)
+		}
+		_ = json.NewEncoder(w).Encode(&health.Snapshot{
+			Job: "train", Size: 2, Host: "a", PID: 100, Verdicts: []health.Verdict{{ID: "1", Verdict: verdict.Verdict{
+				Reason: verdict.RankStopped, Text: verdict.Sentence("rank 1 stopped " + age.String() + " ago"),
+			}}},
+		})
+	}))
+	defer answering.Close()
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		awaited <- time.Now()
+	}))
+	defer silent.Close()
+	out, _, code := carillon(t, "status", "--url", answering.URL+","+silent.URL, "--timeout", "1s", "--color", "never")
+	_, text, _ := strings.Cut(out, "rank 1 stopped ")
+	text, _, _ = strings.Cut(text, " ago")
+	if age, err := time.ParseDuration(text); err != nil || age < time.Second/2 || code != 1 {
+		t.Errorf("exit code %d, and an age of %v, %v:\n%s", code, age, err, out)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
 // Config is a Client's identity, and the servers that it trusts.
@@ -94,6 +95,24 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 type Target struct {
 	URL     string // "http://127.0.0.1:4711"
 	Trusted bool   // the token may be sent to it
+	Of      string // the process that it tells of: "rank 2 (node1-4711)"; empty if that isn't known
+}
+
+// Of names a process for Target.Of.
+func Of(rank int, host string, pid int) string {
+	p := verdict.Rank{Job: rank, Comm: -1, Host: host, PID: pid}
+	if rank < 0 {
+		return p.String()
+	}
+	return fmt.Sprintf("%s (%s)", p, p.Process())
+}
+
+// String names the endpoint for a person.
+func (t Target) String() string {
+	if t.Of == "" {
+		return t.URL
+	}
+	return fmt.Sprintf("%s at %s", t.Of, t.URL)
 }
 
 // ParseURL parses an endpoint that a user names: a URL, or host:port.
@@ -116,7 +135,7 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*health.Snapshot, err
 	resp, err := c.get(asked, to, "/api/v1/ras", nil)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return nil, fmt.Errorf("%s didn't answer within %v: its process may be stopped, or its host can't be reached",
-			to.URL, c.cfg.Timeout)
+			to, c.cfg.Timeout)
 	}
 	if err != nil {
 		return nil, err
@@ -124,7 +143,7 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*health.Snapshot, err
 	defer resp.Body.Close()
 	s := &health.Snapshot{}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxSnapshot)).Decode(s); err != nil {
-		return nil, fmt.Errorf("%s answered with something other than a snapshot: %w", to.URL, err)
+		return nil, fmt.Errorf("%s answered with something other than a snapshot: %w", to, err)
 	}
 	return s, nil
 }
@@ -158,7 +177,7 @@ func (c *Client) Stream(ctx context.Context, to Target, after string, opened fun
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(c.cfg.Timeout, func() { cancel(fmt.Errorf("%s is silent", to.URL)) })
+	silence := time.AfterFunc(c.cfg.Timeout, func() { cancel(fmt.Errorf("%s is silent", to)) })
 	defer silence.Stop()
 	resp, err := c.get(ctx, to, health.EventsPath, http.Header{
 		"Last-Event-Id": {after}, "Accept": {"text/event-stream"},
@@ -168,7 +187,7 @@ func (c *Client) Stream(ctx context.Context, to Target, after string, opened fun
 	}
 	defer resp.Body.Close()
 	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
-		return fmt.Errorf("%s answered with %.100q in place of events", to.URL, kind)
+		return fmt.Errorf("%s answered with %.100q in place of events", to, kind)
 	}
 	opened()
 	silence.Reset(c.silence)
@@ -179,14 +198,14 @@ func (c *Client) Stream(ctx context.Context, to Target, after string, opened fun
 	})
 	for frame, err := range sse.Read(alive, &sse.ReadConfig{MaxEventSize: maxEvent}) {
 		if err != nil {
-			return errors.Join(context.Cause(ctx), fmt.Errorf("the events of %s: %w", to.URL, err))
+			return errors.Join(context.Cause(ctx), fmt.Errorf("the events of %s: %w", to, err))
 		}
 		if frame.Data == "" {
 			continue
 		}
 		var ev bus.Event
 		if err := json.Unmarshal([]byte(frame.Data), &ev); err != nil {
-			return fmt.Errorf("%s sent something other than an event: %w", to.URL, err)
+			return fmt.Errorf("%s sent something other than an event: %w", to, err)
 		}
 		if err := each(&ev); err != nil {
 			return err
@@ -217,7 +236,7 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err
 		}
-		return nil, fmt.Errorf("%s can't be reached: %w", to.URL, err)
+		return nil, fmt.Errorf("%s can't be reached: %w", to, err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -233,11 +252,11 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 		}
 		return nil, fmt.Errorf("%s %s (--token-file, CARILLON_HEALTH_TOKEN) or a client certificate "+
 			"(--cert, --key): %s",
-			to.URL, what, said)
+			to, what, said)
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)",
-			to.URL, path)
+			to, path)
 	default:
-		return nil, fmt.Errorf("%s answered %s: %s", to.URL, words.Line(resp.Status), said)
+		return nil, fmt.Errorf("%s answered %s: %s", to, words.Line(resp.Status), said)
 	}
 }

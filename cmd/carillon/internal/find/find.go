@@ -35,6 +35,7 @@ type Process struct {
 	Tape    string
 	Host    string
 	PID     int // the pid that people are told; see tape.Header.KnownPID
+	Rank    int // in the job; -1 if the tape doesn't tell
 	Started time.Time
 	Running bool // also set if unknown: the process is on another host that shares the folder
 	Died    bool // it ended without closing its tape
@@ -273,7 +274,7 @@ func read(path string) (p Process, job string, err error) {
 	h := r.Header()
 	life := r.Liveness()
 	p = Process{
-		Tape: path, Host: h.Host, PID: h.KnownPID(), Started: h.Created,
+		Tape: path, Host: h.Host, PID: h.KnownPID(), Rank: h.Rank, Started: h.Created,
 		Running: !h.Closed && life != process.Dead, Died: !h.Closed && life == process.Dead, Watched: h.Watched,
 	}
 	if !p.Running {

@@ -15,8 +15,8 @@
 // With Config.MinRanks, the job goes on after failures that leave enough ranks. The first one that leaves too few ends
 // it.
 //
-// Ranks wait for the reader of their output, as with a pipe, and what a rank had written when it ended is shown, however
-// late that is read. What ends the ranks never waits: after a signal, output that nobody reads is dropped.
+// Ranks wait for the reader of their output, as with a pipe, and what a rank had written when it ended is shown,
+// however late that is read. What ends the ranks never waits: after a signal, output that nobody reads is dropped.
 //
 // Ranks never outlive the job. When one fails, the others get some time to report what they saw and to end by
 // themselves; then they get SIGTERM, and then SIGKILL. Processes that a rank started end with the rank. When the

@@ -47,6 +47,7 @@ func Others(job *find.Job, targets []endpoint.Target, snapshots []*health.Snapsh
 				continue
 			}
 			known[key] = true
+			to.Of = endpoint.Of(r.Rank, r.Host, r.PID)
 			to.Trusted = exposure(to.URL) <= exposure(targets[i].URL)
 			others = append(others, to)
 		}

@@ -53,7 +53,10 @@ func TestOthers(t *testing.T) {
 		}
 		var want []endpoint.Target
 		if tc.first.Trusted && !tc.silent {
-			want = []endpoint.Target{{URL: "http://b:3", Trusted: tc.trusted}, {URL: "https://b:4", Trusted: true}}
+			want = []endpoint.Target{
+				{URL: "http://b:3", Trusted: tc.trusted, Of: "rank 3 (b-3)"},
+				{URL: "https://b:4", Trusted: true, Of: "rank 4 (b-4)"},
+			}
 		}
 		if diff := cmp.Diff(want, Others(job, targets, snapshots)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -96,7 +99,8 @@ func TestWatchAsksOthers(t *testing.T) {
 	if diff := cmp.Diff([]int{0, 1}, w.view.Report(time.Now()).Told); diff != "" {
 		t.Errorf("who told (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]endpoint.Target{own[0], {URL: b.URL, Trusted: true}}, w.poller.targets); diff != "" {
+	other := endpoint.Target{URL: b.URL, Trusted: true, Of: "rank 1 (b-101)"}
+	if diff := cmp.Diff([]endpoint.Target{own[0], other}, w.poller.targets); diff != "" {
 		t.Errorf("who is asked (-want +got):\n%s", diff)
 	}
 	if w.problem != "" {
@@ -104,7 +108,6 @@ func TestWatchAsksOthers(t *testing.T) {
 	}
 
 	// A rank that has answered before is asked again after a failure: its last report ages on the screen.
-	other := endpoint.Target{URL: b.URL, Trusted: true}
 	w.answer(answer{other, nil, errors.New("it is slow")})
 	w.look()
 	if !slices.Contains(w.poller.targets, other) {
@@ -115,11 +118,28 @@ func TestWatchAsksOthers(t *testing.T) {
 	told.Ranks = slices.Clone(ranks)
 	told.Ranks[1].State = "left"
 	w.answer(answer{own[0], &told, nil})
-	w.away[endpoint.Target{URL: c.URL, Trusted: true}] = time.Now().Add(-awayFor)
+	w.away[endpoint.Target{URL: c.URL, Trusted: true, Of: "rank 2 (c-102)"}] = time.Now().Add(-awayFor)
 	w.look()
 	_, asked := w.poller.asked[other]
 	if w.last[other] != nil || asked || len(w.away) != 0 {
 		t.Errorf("of one that has left is remembered: told %v, asked %v; away are %v",
 			w.last[other] != nil, asked, w.away)
+	}
+}
+
+// TestTargets: the endpoints of a job are known by their processes, so that errors name these.
+func TestTargets(t *testing.T) {
+	job := &find.Job{Processes: []find.Process{
+		{Host: "a", PID: 7, Rank: 2, URL: "http://127.0.0.1:1", Own: true},
+		{Host: "a", PID: 8, Rank: 3},
+		{Host: "a", PID: 9, Rank: -1, URL: "http://127.0.0.1:2"},
+	}}
+	var got []string
+	for _, target := range Targets(job) {
+		got = append(got, target.String())
+	}
+	want := []string{"rank 2 (a-7) at http://127.0.0.1:1", "process a-9 at http://127.0.0.1:2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

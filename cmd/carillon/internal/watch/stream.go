@@ -82,7 +82,7 @@ func (s *stream) ended(err error, now time.Time) {
 	s.cancel, s.open = nil, false
 	s.failures++ // also after a regular end: a process that ends its stream is usually ending
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%s ended its stream of events", s.to.URL)
+		err = fmt.Errorf("%s ended its stream of events", s.to)
 	}
 	s.why = err.Error()
 	if again := s.failures - len(s.targets); again >= 0 { // all were tried

@@ -209,7 +209,9 @@ func Targets(job *find.Job) []endpoint.Target {
 	var targets []endpoint.Target
 	for i := range job.Processes {
 		if p := &job.Processes[i]; p.URL != "" {
-			targets = append(targets, endpoint.Target{URL: find.Reachable(p.URL), Trusted: p.Own})
+			targets = append(targets, endpoint.Target{
+				URL: find.Reachable(p.URL), Trusted: p.Own, Of: endpoint.Of(p.Rank, p.Host, p.PID),
+			})
 		}
 	}
 	return targets

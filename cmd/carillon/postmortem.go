@@ -180,12 +180,26 @@ func (a *postmortemFlags) send(cmd *cobra.Command, report *postmortem.Report) er
 	}
 	if sent.Failed > 0 {
 		fmt.Fprintf(note, "; %s could not be sent", english.Plural(int(sent.Failed), "span", ""))
+		if sent.Why != nil {
+			fmt.Fprintf(note, ": %v", sent.Why)
+		}
+	}
+	if sent.Untried > 0 {
+		fmt.Fprintf(note, "; %s not tried (%v)",
+			english.Plural(sent.Untried, "other process was", "other processes were"), context.Cause(ctx))
+	}
+	failed := sent.Failed > 0 || sent.Untried > 0
+	if failed {
+		fmt.Fprint(note, "; the tapes keep them: call it again when a collector listens, or with another --endpoint")
+		if ctx.Err() != nil {
+			err = nil // it says the same of each tape
+		}
 	}
 	fmt.Fprintln(note)
 	if err != nil {
 		fmt.Fprintf(note, "carillon: %v\n", err)
 	}
-	if err != nil || sent.Failed > 0 {
+	if err != nil || failed {
 		return exitCode(notSentCode)
 	}
 	return nil

@@ -137,7 +137,8 @@ func TestPostmortemExport(t *testing.T) {
 	}
 	answer = http.StatusBadRequest
 	if _, stderr, code = carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir); code != notSentCode ||
-		!strings.Contains(stderr, "1 span could not be sent") {
+		!strings.Contains(stderr, "1 span could not be sent: ") || !strings.Contains(stderr, "400") ||
+		!strings.Contains(stderr, "; the tapes keep them: call it again") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("a collector that refuses: exit code %d: %s", code, stderr)
 	}
 	t.Setenv("OTEL_TRACES_EXPORTER", "none")

@@ -179,6 +179,9 @@ func sendLeft(ctx context.Context, cfg *job.Config) string {
 	switch {
 	case err == nil && sent.Failed > 0:
 		err = fmt.Errorf("%s not taken", english.Plural(int(sent.Failed), "span was", "spans were"))
+		if sent.Why != nil {
+			err = fmt.Errorf("%w: %w", err, sent.Why)
+		}
 		fallthrough
 	case err != nil:
 		return fmt.Sprintf("not all spans on the tapes of ended ranks were sent (%v); the next job with the same "+

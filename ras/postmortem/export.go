@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -23,8 +25,10 @@ type ExportOptions struct {
 	All bool
 	// Algorithm names the algorithms of operations, which the runtime defines; nil leaves them out.
 	Algorithm func(uint8) string
-	// Logger hears why spans were not taken; nil means slog.Default().
+	// Logger hears of variables that can't be used; nil means slog.Default().
 	Logger *slog.Logger
+
+	outage *otlp.Outage // shared by the exporters of all tapes
 }
 
 // exportWindow is the default of ExportOptions.Window.
@@ -36,6 +40,8 @@ type Exported struct {
 	Skipped   int    `json:"skipped"`   // that exported their own spans, or still do
 	Spans     uint64 `json:"spans"`     // taken by the backend
 	Failed    uint64 `json:"failed"`    // not taken
+	Why       error  `json:"-"`         // spans were not taken; nil if all were
+	Untried   int    `json:"untried"`   // processes that were not begun when ctx ended
 }
 
 // Export sends the spans that dead processes could not send themselves to where the OTEL_* variables say, with the ids
@@ -47,20 +53,20 @@ type Exported struct {
 func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, error) {
 	var total Exported
 	var errs []error
+	opts.outage = new(otlp.Outage)
 	for _, p := range r.procs {
 		state := p.state()
 		if state == StateAlive || state == StateClosed && !opts.All {
 			total.Skipped++
 			continue
 		}
-		stats, err := export(ctx, p, p.gone(r.End), &opts)
-		total.Spans += stats.Exported
-		total.Failed += stats.Failed + stats.Dropped
+		if ctx.Err() != nil {
+			total.Untried++
+			continue
+		}
+		stats, err := export(ctx, p, p.gone(r.End), &opts, &total)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("postmortem: spans of %s: %w", words.Line(p.path), err))
-			if ctx.Err() != nil {
-				break
-			}
 			continue
 		}
 		if (p.header.Exported != 0 || p.header.Delivered != 0) && stats == (trace.Stats{}) {
@@ -73,19 +79,23 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 }
 
 // export sends the spans of one process, which was gone at a time of its tape's clock. If its launcher saw the end,
-// that time is used instead: all processes that may send the spans know it, and so send equal spans.
-func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (trace.Stats, error) {
+// that time is used instead: all processes that may send the spans know it, and so send equal spans. It adds the spans
+// to total.
+func export(ctx context.Context, p *process, gone int64, opts *ExportOptions, total *Exported,
+) (stats trace.Stats, err error) {
 	t, _, err := tape.OpenCut(p.path)
 	if err != nil {
-		return trace.Stats{}, err
+		return stats, err
 	}
 	defer t.Close() //nolint:errcheck // only read from
+	var why atomic.Pointer[error]
 	h := t.Header()
 	gone = cmp.Or(p.end.seen, gone)
 	cfg := trace.Config{
 		Process: model.New(p.limits()), Version: h.Version, Job: h.Job, Host: h.Host,
 		PID: h.PID, Rank: p.rank, Wall: h.Wall, Now: func() int64 { return gone }, Slow: h.SlowAfter,
 		AlgorithmName: opts.Algorithm, StoreTraces: 1, MustExport: true, Logger: opts.Logger,
+		Outage: opts.outage, Failed: func(err error) { why.CompareAndSwap(nil, &err) },
 	}
 	if !opts.All {
 		cfg.From, cfg.Sent = max(p.recorded-int64(cmp.Or(opts.Window, exportWindow)), h.Delivered+1), h.Exported
@@ -95,7 +105,13 @@ func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (t
 		return trace.Stats{}, err
 	}
 	err = errors.Join(replay(ctx, p, t, cfg.Process, projector), projector.Close(ctx))
-	return projector.Stats(), err
+	stats = projector.Stats()
+	total.Spans += stats.Exported
+	total.Failed += stats.Failed + stats.Dropped
+	if failed := why.Load(); failed != nil && total.Why == nil {
+		total.Why = *failed
+	}
+	return stats, err
 }
 
 // flushEvery is the number of events between two flushes: fewer than fit into the export queue.

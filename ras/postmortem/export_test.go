@@ -2,6 +2,7 @@ package postmortem_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -182,17 +183,26 @@ func TestExportLeavesOutWhatWasSent(t *testing.T) {
 	}
 }
 
+// TestExportThatIsRefused: the result says once why the spans of all processes were refused, and nothing is logged.
 func TestExportThatIsRefused(t *testing.T) {
 	newCollector(t, true)
 	s := newStage(t)
-	s.play(exportScript)
+	s.play(strings.Replace(exportScript, "here closed", "here", 1))
 	s.write()
 	report, err := postmortem.Read([]string{s.dir}, postmortem.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sent, err := report.Export(t.Context(), postmortem.ExportOptions{}); sent.Failed == 0 || sent.Spans != 0 {
-		t.Errorf("%+v, %v; want the spans counted as not sent", sent, err)
+	var logged bytes.Buffer
+	opts := postmortem.ExportOptions{Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+	if sent, err := report.Export(t.Context(), opts); err != nil || sent.Failed == 0 || sent.Spans != 0 ||
+		sent.Processes != 2 || sent.Why == nil || !strings.Contains(sent.Why.Error(), "400") || logged.Len() > 0 {
+		t.Errorf("%+v, %v, and in the log %q; want the spans counted as not sent, and why", sent, err, &logged)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if sent, err := report.Export(over, opts); err != nil || sent.Untried != 2 || sent.Processes != 0 {
+		t.Errorf("when the time is over: %+v, %v", sent, err)
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier pigeon")
 	if _, err := report.Export(t.Context(), postmortem.ExportOptions{}); err == nil ||

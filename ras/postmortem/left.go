@@ -24,6 +24,7 @@ func SendLeft(ctx context.Context, dir string, opts ExportOptions) (total Export
 	if errors.Is(err, fs.ErrNotExist) {
 		return total, nil
 	}
+	opts.outage = new(otlp.Outage)
 	variables := otlp.Fingerprint()
 	for _, path := range files {
 		if err != nil || total.Failed > 0 {
@@ -70,10 +71,8 @@ func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOp
 	ledgers := aside.readLedgers([]string{filepath.Join(filepath.Dir(path), osprocess.Ledger)})
 	ends(procs, ledgers)
 	aside.endings(procs, ledgers)
-	stats, err := export(ctx, p, p.last, opts)
+	stats, err := export(ctx, p, p.last, opts, total)
 	total.Processes++
-	total.Spans += stats.Exported
-	total.Failed += stats.Failed + stats.Dropped
 	if err == nil && stats.Failed+stats.Dropped == 0 {
 		err = claim.Sent()
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"time"
@@ -53,7 +54,8 @@ func newLeftovers(s *settings, t *Telemetry) *leftovers {
 
 // send sends the spans left on the tapes below a folder, until ctx ends.
 func (l *leftovers) send(ctx context.Context, dir string) {
-	if _, err := postmortem.SendLeft(ctx, dir, l.opts); err != nil && ctx.Err() == nil {
+	sent, err := postmortem.SendLeft(ctx, dir, l.opts)
+	if err = cmp.Or(err, sent.Why); err != nil && ctx.Err() == nil {
 		l.opts.Logger.Warn("spans that dead processes left on their tapes were not sent", "error", err)
 	}
 }

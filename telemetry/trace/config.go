@@ -92,6 +92,10 @@ type Config struct {
 
 	// Logger gets a line when spans can't be exported; nil means slog.Default().
 	Logger *slog.Logger
+
+	// Failed, if not nil, is told why spans can't be exported, in place of Logger. An export that is still going on
+	// when Close returns may call it later.
+	Failed func(error)
 }
 
 func (c *Config) setDefaults() {

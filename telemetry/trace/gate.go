@@ -26,6 +26,7 @@ type gate struct {
 	room       int64 // the size of the queue
 	outage     *otlp.Outage
 	deliveries deliveries
+	failed     func(error) // Config.Failed
 
 	urgent  chan struct{}   // an error waits to be exported
 	closing context.Context // ends with Shutdown
@@ -129,6 +130,8 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 		g.deliveries.reached(stats.Exported)
 	}
 	switch changed := g.outage.Changed(err); {
+	case changed && err != nil && g.failed != nil:
+		g.failed(err)
 	case changed && err != nil:
 		text := "spans can't be exported; this process keeps the last ones in memory until it ends"
 		if g.closing.Err() != nil {

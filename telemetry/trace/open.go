@@ -38,6 +38,7 @@ func (p *Projector) open(ctx context.Context) error {
 	if exporter != nil {
 		p.gate = newGate(exporter, cfg.Logger.With("to", to), otlp.BatchingFromEnv(quiet.Logger, "OTEL_BSP", "spans"))
 		p.gate.deliveries.tell, p.gate.deliveries.now = cfg.Delivered, cfg.Now
+		p.gate.failed = cfg.Failed
 		p.gate.outage = cmp.Or(cfg.Outage, p.gate.outage)
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
 	}

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/verdict"
 	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 )
 
@@ -133,6 +135,7 @@ func ends(procs []*process, ledgers []ledger) {
 // endings finds out how the run of some processes was ended, from the ledgers.
 func (r *Report) endings(procs []*process, ledgers []ledger) {
 	for _, l := range ledgers {
+		r.findUntaped(&l, procs)
 		var untaped *osprocess.Entry // the last process that failed without a tape
 		for i := range l.entries {
 			e := &l.entries[i]
@@ -164,6 +167,56 @@ func (r *Report) endings(procs []*process, ledgers []ledger) {
 			p.end.signaled = 0
 		}
 	}
+}
+
+// untaped is a rank's process that left no tape, and whose end its launcher noted.
+type untaped struct {
+	end *osprocess.Entry
+	of  *process // another one of its host
+}
+
+// findUntaped finds the processes without a tape in a ledger that belong to the run of some processes: those that the
+// launcher of carillon run noted in the run that it had begun last before the first of the processes began.
+func (r *Report) findUntaped(l *ledger, procs []*process) {
+	var of *process
+	for _, p := range procs {
+		if filepath.Dir(p.path) == l.dir && p.first > 0 && (of == nil || p.first < of.first) {
+			of = p
+		}
+	}
+	if of == nil {
+		return
+	}
+	began := int64(0)
+	ours := func(e *osprocess.Entry) bool {
+		return e.Began > 0 && !e.Program && e.Boot == of.header.KernelBoot.String()
+	}
+	for i := range l.entries {
+		if e := &l.entries[i]; ours(e) && e.Began <= of.first {
+			began = max(began, e.Began)
+		}
+	}
+	for i := range l.entries {
+		e := &l.entries[i]
+		taped := func(p *process) bool { return p.header.Rank == e.Rank }
+		if ours(e) && e.Began == began && e.PID != 0 && e.Exit.Known && !slices.ContainsFunc(procs, taped) {
+			r.untaped = append(r.untaped, untaped{e, of})
+		}
+	}
+}
+
+// note is the note of the process at a time; false if it ran then, as far as is known.
+func (u *untaped) note(at time.Time, size int) (n verdict.Note, over bool) {
+	age := u.of.mono(at) - u.end.Mono
+	host := words.Line(u.of.header.Host)
+	n = verdict.Note{
+		Member: fmt.Sprintf("%s-%d", host, u.end.PID), Host: host, PID: u.end.PID, Rank: u.end.Rank, JobSize: size,
+		Fate: verdict.Departed, FateAge: time.Duration(age), Cause: u.end.Exit.How(), Told: u.end.Exit.Told(),
+	}
+	if u.end.Exit.Failed() {
+		n.Fate = verdict.Dead
+	}
+	return n, age >= 0
 }
 
 // told takes an entry that a launcher ends the job with tapes in dir, perhaps because of untaped, a process without a

@@ -144,6 +144,11 @@ func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 		}
 		notes = append(notes, all[i])
 	}
+	for i := range r.untaped {
+		if n, over := r.untaped[i].note(at, r.size); over {
+			notes = append(notes, n)
+		}
+	}
 	verdicts, _ := verdict.Diagnose(notes)
 	return verdicts
 }

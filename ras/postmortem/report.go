@@ -49,6 +49,7 @@ type Report struct {
 	procs    []*process
 	together []*process       // that somebody killed together, in order; none if it was one alone
 	lost     *lost            // nil: none was
+	untaped  []untaped        // processes of this run that left no tape
 	program  *osprocess.Entry // the end of what carillon attach ran; nil: not known
 	past     bool             // it runs, and Findings are of a time before now
 	hung     bool             // something held it up when it was ended from outside, after Findings

@@ -44,7 +44,7 @@ import (
 //	TIME PROC exits CODE | SIGNAL | ? [found | followed]
 //	                                              its launcher sees that, and notes it in the ledger; or an agent
 //	                                              does, which found it dead, or followed its tape to the end
-//	ledger TIME HOST failed | output | SIGNAL | RANK PID CODE | program BEGAN PID CODE
+//	ledger TIME HOST failed | output | SIGNAL | RANK PID CODE [BEGAN] | program BEGAN PID CODE
 //	                                              its launcher ends the job for a rank that failed, or as nobody reads
 //	                                              its output, gets a signal, or sees the end of a process without a
 //	                                              tape; or carillon attach sees that of its program, which began at a
@@ -198,6 +198,9 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	default:
 		e.Rank, e.PID = int(natural(w[0])), int(natural(w[1]))
 		e.Exit = process.Exit{Known: true, Code: int(natural(w[2]))}
+		if len(w) > 3 {
+			e.Began = int64(duration(w[3]) + on.clock)
+		}
 	}
 	dir := filepath.Join(s.dir, "train")
 	return errors.Join(os.MkdirAll(dir, 0o700), process.AppendEntry(dir, e))

@@ -1,0 +1,151 @@
+package postmortem
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sweepTime is the longest time from the end of one process to the next when all processes of a job are killed. If the
+// others go on for longer, the first one's end is a matter of its own.
+const sweepTime = 500 * time.Millisecond
+
+// sweep finds out whether a launcher that keeps no ledger, such as torchrun's, ended the job because a process had
+// failed: the first process that failed was not told to end, and others were then ended by signals.
+func (r *Report) sweep() {
+	var first *process
+	for _, p := range r.procs {
+		e := &p.end
+		if e.failed > 0 || e.signaled > 0 {
+			return
+		}
+		if p.failed() && (first == nil || byEnd(p, first) < 0) {
+			first = p
+		}
+	}
+	if first == nil || first.end.exit.Signal != 0 || first.header.Terminated > 0 {
+		return
+	}
+	for _, p := range r.procs {
+		if asked(p.end.exit.Signal) && !p.end.launched {
+			p.end.failed = p.mono(first.at(first.end.at))
+		}
+	}
+}
+
+// asked reports whether a signal is one by which people, launchers and schedulers end processes.
+func asked(signal unix.Signal) bool {
+	return signal == unix.SIGKILL || signal == unix.SIGTERM || signal == unix.SIGINT || signal == unix.SIGHUP
+}
+
+// terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of the processes
+// that were left got it, one soon after the other. A signal to a few processes is the end of these alone.
+func (r *Report) terminated() {
+	got := func(p *process) time.Time { return p.at(p.header.Terminated) }
+	var rest []*process
+	for _, p := range r.procs {
+		launcher := p.end.failed > 0 && p.header.Terminated >= p.end.failed // it was the launcher's SIGTERM
+		if p.header.Terminated > 0 && p.end.signaled == 0 && !launcher {
+			rest = append(rest, p)
+		}
+	}
+	slices.SortFunc(rest, func(a, b *process) int { return got(a).Compare(got(b)) })
+	for left := len(r.procs); len(rest) > 0; {
+		n := 1
+		for n < len(rest) && got(rest[n]).Sub(got(rest[n-1])) <= sweepTime {
+			n++
+		}
+		if 2*n > left {
+			for _, p := range rest {
+				p.end.signaled, p.end.signal = p.header.Terminated, "SIGTERM"
+			}
+			return
+		}
+		rest, left = rest[n:], left-n
+	}
+}
+
+// leastKilled is how many killed processes mean that the whole job was killed, although most others exited with the
+// errors that they got before it was their turn: of many processes, two may be killed together for another reason.
+const leastKilled = 3
+
+// killed finds out whether the job was killed from outside without its launcher. Then all processes that were left
+// ended one soon after the other. The first and most others (or leastKilled in all) ended by the same signal, one that
+// a person or a scheduler sends, none ended by another signal, and no launcher ended them because of a failure. All
+// then count as told to end when the first one ended. A process that had left in order by then, or whose end the
+// launcher noted and let the job go on, is none of them.
+func (r *Report) killed() {
+	var ended []*process
+	for _, p := range r.procs {
+		e := &p.end
+		if e.at == 0 || !e.exit.Known || e.failed > 0 || e.signaled > 0 {
+			return
+		}
+		ended = append(ended, p)
+	}
+	slices.SortStableFunc(ended, byEnd)
+	for i := len(ended) - 1; i > 0; i-- {
+		if ended[i].at(ended[i].end.at).Sub(ended[i-1].at(ended[i-1].end.at)) > sweepTime {
+			if !survived(ended[:i]) {
+				return
+			}
+			ended = ended[i:]
+			break
+		}
+	}
+	first := slices.IndexFunc(ended, func(p *process) bool { return p.end.exit.Signal != 0 })
+	if first < 0 || !survived(ended[:first]) {
+		return
+	}
+	ended = ended[first:]
+	by, killed := ended[0].end.exit.Signal, 0
+	for _, p := range ended {
+		switch p.end.exit.Signal {
+		case 0:
+		case by:
+			killed++
+		default:
+			return
+		}
+	}
+	if !asked(by) || killed < 2 || killed < leastKilled && 2*killed <= len(ended) {
+		return
+	}
+	at := ended[0].at(ended[0].end.at)
+	for _, p := range ended {
+		p.end.signaled, p.end.signal = p.mono(at), unix.SignalName(by)
+	}
+}
+
+// survived reports whether the job went on after the ends of some processes, as far as is known: they had left in
+// order, or their launcher noted their ends, and not that it ended the job.
+func survived(ended []*process) bool {
+	return !slices.ContainsFunc(ended, func(p *process) bool {
+		return !p.end.launched && (p.state() != StateClosed || p.end.exit.Failed())
+	})
+}
+
+// struck finds the processes that somebody killed together, while others were left: the first one that failed, and
+// those that ended by the same signal, one soon after the other, and not by their launcher. Each of them is a cause,
+// although communicators may have failed on the later ones by then.
+func (r *Report) struck() {
+	failed := r.failures()
+	if len(failed) == 0 || !asked(failed[0].end.exit.Signal) {
+		return
+	}
+	by, last := failed[0].end.exit.Signal, failed[0].at(failed[0].end.at)
+	for _, p := range failed {
+		at := p.at(p.end.at)
+		if p.end.exit.Signal != by || !p.end.launched || p.end.signaled > 0 || at.Sub(last) > sweepTime {
+			continue
+		}
+		r.together, last = append(r.together, p), at
+	}
+	if len(r.together) < 2 {
+		r.together = nil
+	}
+	for _, p := range r.together {
+		p.end.killed = true
+	}
+}

@@ -8,8 +8,35 @@ import (
 )
 
 // sweepTime is the longest time from the end of one process to the next when all processes of a job are killed. If the
-// others go on for longer, the first one's end is a matter of its own.
+// others go on for longer, the first one's end is a matter of its own, unless all are ended in turn.
 const sweepTime = 500 * time.Millisecond
+
+// turnTime is the longest time from one end to the next when somebody ends processes in turn.
+const turnTime = 3 * time.Second
+
+// inTurn reports whether of some ends, in order, the i-th came in one sweep with the end before it: at most sweepTime
+// later, or, as somebody ends the processes in turn, at most turnTime later and at most twice as long after it as
+// another end was after the one beside it. Where a process ends by itself, the others are ended for that together, or
+// in turn a while later. If the job went on without a process, the next end is another matter, too.
+func (r *Report) inTurn(ends []time.Time, i int) bool {
+	pause := ends[i].Sub(ends[i-1])
+	turn := func(i int) time.Duration {
+		if i < 1 || i >= len(ends) || ends[i].Sub(ends[i-1]) > turnTime || r.wentOn(ends[i-1]) {
+			return 0
+		}
+		return ends[i].Sub(ends[i-1])
+	}
+	return pause <= sweepTime || turn(i) > 0 && pause <= 2*max(turn(i-1), turn(i+1))
+}
+
+// wentOn reports whether a process has completed operations in a communicator that it made after a time.
+func (r *Report) wentOn(after time.Time) bool {
+	return slices.ContainsFunc(r.procs, func(p *process) bool {
+		return slices.ContainsFunc(p.members, func(m *member) bool {
+			return m.Created > p.mono(after) && (m.Done > 0 || m.count > 0)
+		})
+	})
+}
 
 // sweep finds out whether a launcher that keeps no ledger, such as torchrun's, ended the job because a process had
 // failed: the first process that failed was not told to end, and others were then ended by signals.
@@ -40,20 +67,25 @@ func asked(signal unix.Signal) bool {
 }
 
 // terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of the processes
-// that were left got it, one soon after the other. A signal to a few processes is the end of these alone.
+// that were left got it in one sweep. A signal to a few processes is the end of these alone.
 func (r *Report) terminated() {
-	got := func(p *process) time.Time { return p.at(p.header.Terminated) }
 	var rest []*process
+	var got []time.Time
 	for _, p := range r.procs {
 		launcher := p.end.failed > 0 && p.header.Terminated >= p.end.failed // it was the launcher's SIGTERM
 		if p.header.Terminated > 0 && p.end.signaled == 0 && !launcher {
 			rest = append(rest, p)
 		}
 	}
-	slices.SortFunc(rest, func(a, b *process) int { return got(a).Compare(got(b)) })
+	slices.SortFunc(rest, func(a, b *process) int {
+		return a.at(a.header.Terminated).Compare(b.at(b.header.Terminated))
+	})
+	for _, p := range rest {
+		got = append(got, p.at(p.header.Terminated))
+	}
 	for left := len(r.procs); len(rest) > 0; {
 		n := 1
-		for n < len(rest) && got(rest[n]).Sub(got(rest[n-1])) <= sweepTime {
+		for n < len(rest) && r.inTurn(got, n) {
 			n++
 		}
 		if 2*n > left {
@@ -62,7 +94,7 @@ func (r *Report) terminated() {
 			}
 			return
 		}
-		rest, left = rest[n:], left-n
+		rest, got, left = rest[n:], got[n:], left-n
 	}
 }
 
@@ -71,10 +103,10 @@ func (r *Report) terminated() {
 const leastKilled = 3
 
 // killed finds out whether the job was killed from outside without its launcher. Then all processes that were left
-// ended one soon after the other. The first and most others (or leastKilled in all) ended by the same signal, one that
-// a person or a scheduler sends, none ended by another signal, and no launcher ended them because of a failure. All
-// then count as told to end when the first one ended. A process that had left in order by then, or whose end the
-// launcher noted and let the job go on, is none of them.
+// ended in one sweep. The first and most others (or leastKilled in all) ended by the same signal, one that a person or
+// a scheduler sends, none ended by another signal, and no launcher ended them because of a failure. All then count as
+// told to end when the first one ended. A process that had left in order by then, or whose end the launcher noted and
+// let the job go on, is none of them.
 func (r *Report) killed() {
 	var ended []*process
 	for _, p := range r.procs {
@@ -85,8 +117,12 @@ func (r *Report) killed() {
 		ended = append(ended, p)
 	}
 	slices.SortStableFunc(ended, byEnd)
+	var ends []time.Time
+	for _, p := range ended {
+		ends = append(ends, p.at(p.end.at))
+	}
 	for i := len(ended) - 1; i > 0; i-- {
-		if ended[i].at(ended[i].end.at).Sub(ended[i-1].at(ended[i-1].end.at)) > sweepTime {
+		if !r.inTurn(ends, i) {
 			if !survived(ended[:i]) {
 				return
 			}

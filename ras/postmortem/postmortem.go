@@ -222,10 +222,14 @@ func (r *Report) judge(opts *Options) error {
 	return nil
 }
 
-// endedFromOutside reports whether a finding is that processes were told to end by a signal, which held up no rank.
+// endedFromOutside reports whether a finding is that processes were told to end by a signal, or were killed with the
+// job, which held up no rank.
 func (r *Report) endedFromOutside(f *Finding) bool {
+	ended := func(p *process) bool {
+		return p.end.exit.Told() || asked(p.end.exit.Signal) && p.end.signaled > 0 && p.end.signaled <= p.end.at
+	}
 	return f.Reason == verdict.RankDead && !slices.ContainsFunc(f.Culprits, func(c verdict.Rank) bool {
-		return !slices.ContainsFunc(r.procs, func(p *process) bool { return p.is(c) && p.end.exit.Told() })
+		return !slices.ContainsFunc(r.procs, func(p *process) bool { return p.is(c) && ended(p) })
 	})
 }
 

@@ -130,9 +130,10 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 			continue
 		}
 		identify(&n, &s.Member)
-		n.Fate, n.FateAge, n.Cause, n.Told = f, 0, "", false
+		n.Fate, n.FateAge, n.Cause, n.Told, n.Killed = f, 0, "", false, false
 		if f != verdict.Alive {
-			n.FateAge, n.Cause, n.Told = max(now.Sub(s.Since), 0), CauseText(s), s.Exit.Told()
+			n.FateAge, n.Cause = max(now.Sub(s.Since), 0), CauseText(s)
+			n.Told, n.Killed = s.Exit.Told(), s.Exit.Killed()
 			n.Blamed = f == verdict.Dead && blamed[name]
 		}
 		all = append(all, n)

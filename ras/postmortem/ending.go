@@ -34,8 +34,6 @@ type ending struct {
 	launched bool
 	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
 	failed int64
-	// killed tells that somebody killed it together with the first one that ended.
-	killed bool
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
 	signaled int64
 	signal   string // "SIGTERM", or why if there was no signal

@@ -190,7 +190,8 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	switch end := p.end.at; {
 	case end > 0 && end <= now:
 		n.Fate, n.FateAge, n.Cause, n.Told = verdict.Dead, time.Duration(now-end), p.end.how, p.end.exit.Told()
-		n.Found, n.Killed = p.end.found && !p.end.exit.Known, p.end.killed
+		n.Found, n.Killed = p.end.found && !p.end.exit.Known, p.end.exit.Killed()
+		n.Alone = p.singled()
 		closed := p.state() == StateClosed
 		if p.end.exit.Code == 0 && (closed || p.state() == StateExited) {
 			n.Fate = verdict.Departed

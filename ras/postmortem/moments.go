@@ -81,8 +81,8 @@ func (r *Report) moments() []moment {
 			return all // later failures are consequences
 		}
 		after := first.at
-		for _, p := range r.together {
-			if at := p.at(p.end.at); at.Sub(after) <= sweepTime {
+		for _, p := range r.failures() {
+			if at := p.at(p.end.at); p.singled() && at.Sub(after) <= sweepTime {
 				after = later(after, at)
 			}
 		}

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
 // sweepTime is the longest time from the end of one process to the next when all processes of a job are killed. If the
 // others go on for longer, the first one's end is a matter of its own, unless all are ended in turn.
-const sweepTime = 500 * time.Millisecond
+const sweepTime = verdict.SweepTime
 
 // turnTime is the longest time from one end to the next when somebody ends processes in turn.
 const turnTime = 3 * time.Second
@@ -162,26 +164,8 @@ func survived(ended []*process) bool {
 	})
 }
 
-// struck finds the processes that somebody killed together, while others were left: the first one that failed, and
-// those that ended by the same signal, one soon after the other, and not by their launcher. Each of them is a cause,
-// although communicators may have failed on the later ones by then.
-func (r *Report) struck() {
-	failed := r.failures()
-	if len(failed) == 0 || !asked(failed[0].end.exit.Signal) {
-		return
-	}
-	by, last := failed[0].end.exit.Signal, failed[0].at(failed[0].end.at)
-	for _, p := range failed {
-		at := p.at(p.end.at)
-		if p.end.exit.Signal != by || !p.end.launched || p.end.signaled > 0 || at.Sub(last) > sweepTime {
-			continue
-		}
-		r.together, last = append(r.together, p), at
-	}
-	if len(r.together) < 2 {
-		r.together = nil
-	}
-	for _, p := range r.together {
-		p.end.killed = true
-	}
+// singled tells whether a signal that people send ended the process, and not with its job, nor by its launcher because
+// another rank had failed, as the launcher's ledger shows.
+func (p *process) singled() bool {
+	return asked(p.end.exit.Signal) && p.end.launched && p.end.signaled == 0 && !p.swept()
 }

@@ -167,7 +167,6 @@ func (r *Report) build(procs []*process, opts *Options) error {
 	r.sweep()
 	r.terminated()
 	r.killed()
-	r.struck()
 	if err := r.judge(opts); err != nil {
 		return err
 	}

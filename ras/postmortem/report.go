@@ -47,7 +47,6 @@ type Report struct {
 	Problems []Problem `json:"problems"`
 
 	procs    []*process
-	together []*process       // that somebody killed together, in order; none if it was one alone
 	lost     *lost            // nil: none was
 	untaped  []untaped        // processes of this run that left no tape
 	program  *osprocess.Entry // the end of what carillon attach ran; nil: not known

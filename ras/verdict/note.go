@@ -33,9 +33,11 @@ type Note struct {
 	Told bool `json:"told,omitempty"`
 	// Found says that the process was found dead, FateAge ago: it had ended some time before.
 	Found bool `json:"found,omitempty"`
-	// Killed says that somebody ended a dead process by a signal, and no launcher did for another rank's failure. Then
-	// it did not end because a communicator had failed before.
+	// Killed says that a dead process was ended by SIGKILL.
 	Killed bool `json:"killed,omitempty"`
+	// Alone says that a dead process is known not to have been ended with the others of its job: neither with all of
+	// them, nor by a launcher because of another rank's failure.
+	Alone bool `json:"alone,omitempty"`
 
 	// Stale says that the note is an earlier one, or from a tape that has lost its end: what the process did since is
 	// not known.

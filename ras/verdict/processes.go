@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 // processes returns the verdicts on processes that ended, stopped or are unreachable. Dead and unreachable processes
 // get a verdict even if no rank waits for them yet; see stillNeeded. All unreachable processes share one verdict, as
 // the network is the one cause. A process that ended because a communicator had failed before is a victim; one that was
-// killed is not, even if the others have given up meanwhile. A process that had itself ended a communicator before gets
+// struck is not, even if the others have given up meanwhile. A process that had itself ended a communicator before gets
 // a verdict for that instead.
 func (w *walk) processes() []Verdict {
 	ends := map[*Note][]*meeting{}
@@ -28,6 +29,7 @@ func (w *walk) processes() []Verdict {
 	}
 	var verdicts []Verdict
 	var away []*Note
+	struck := w.struck()
 	for _, n := range w.notes {
 		waitedFor := len(ends[n]) > 0
 		switch n.Fate {
@@ -41,7 +43,7 @@ func (w *walk) processes() []Verdict {
 				break
 			}
 			inside := slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.Left == nil })
-			if waitedFor || n.Killed && inside || w.stillNeeded(n) && !w.failedFirst(n) && !left[n] {
+			if waitedFor || slices.Contains(struck, n) && inside || w.stillNeeded(n) && !w.failedFirst(n) && !left[n] {
 				verdicts = append(verdicts, w.ended(n, ends))
 			}
 		case Stopped:
@@ -61,6 +63,45 @@ func (w *walk) processes() []Verdict {
 		verdicts = append(verdicts, w.processVerdict(away, ends))
 	}
 	return verdicts
+}
+
+// SweepTime is the longest time from the end of one process to the next when somebody ends several of them at once.
+const SweepTime = 500 * time.Millisecond
+
+// struck are the processes that somebody killed together while others of the job were left: one soon after the other,
+// and the first of them before a communicator had failed in it. Each of them is a cause, although communicators may
+// have failed in the later ones by then.
+func (g *graph) struck() (all []*Note) {
+	dead := slices.DeleteFunc(slices.Clone(g.notes), func(n *Note) bool { return n.Fate != Dead })
+	slices.SortStableFunc(dead, func(a, b *Note) int { return cmp.Compare(b.FateAge, a.FateAge) })
+	over := !slices.ContainsFunc(dead, func(n *Note) bool { return n.Killed && n.FateAge < SweepTime })
+	var together []*Note
+	for i, n := range dead {
+		switch {
+		case i == 0 || dead[i-1].FateAge-n.FateAge > SweepTime:
+			together = nil
+			if g.singled(n) && !g.failedFirst(n) {
+				together = append(together, n)
+			}
+		case len(together) == 0, !g.singled(n), together[len(together)-1].FateAge-n.FateAge > SweepTime:
+		case !over && !n.Alone:
+			g.moving = true
+		default:
+			if together = append(together, n); len(together) == 2 {
+				all = append(all, together[0])
+			}
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// singled tells whether somebody ended a dead process and, SweepTime later, not all of its machine, as a launcher does
+// if a rank has failed: another process lives there. SIGTERM doesn't show that, as programs may handle it.
+func (g *graph) singled(n *Note) bool {
+	return n.Alone || n.Killed && slices.ContainsFunc(g.notes, func(o *Note) bool {
+		return o.Fate == Alive && !o.Stale && o.MachineName() == n.MachineName()
+	})
 }
 
 // failedFirst tells whether a communicator of the process had failed before the process ended, and it had not gone on.

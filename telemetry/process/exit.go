@@ -48,6 +48,9 @@ func (e Exit) Told() bool {
 	return e.Signal == unix.SIGTERM || e.Signal == unix.SIGINT || e.Signal == unix.SIGHUP
 }
 
+// Killed tells whether it was ended by the signal that no program can handle.
+func (e Exit) Killed() bool { return e.Signal == unix.SIGKILL }
+
 // ShellCode is the exit code that a shell reports: the process's code, or 128 plus the signal.
 func (e Exit) ShellCode() int {
 	if e.Signal != 0 {

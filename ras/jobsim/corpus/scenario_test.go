@@ -433,6 +433,7 @@ func (l *Live) notes() []verdict.Note {
 		n, s := q.note(), q.status()
 		if n.Fate = fates[q.process.State]; n.Fate != verdict.Alive {
 			n.FateAge, n.Cause = time.Duration(l.job.Now()-q.process.Since), agent.CauseText(&s)
+			n.Told, n.Killed = s.Exit.Told(), s.Exit.Killed()
 		}
 		notes = append(notes, n)
 	}

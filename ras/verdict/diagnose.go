@@ -572,8 +572,12 @@ func victims(ends []*meeting, culprits []*actor) []Wait {
 // waits lists all ranks that wait for any of the meetings.
 func waits(ends ...*meeting) []Wait { return victims(ends, nil) }
 
-// ended reports whether the process ended while it was in the call, and not because the call had failed.
-func (p *participant) ended() bool { return p.actor.ended() && p.slot.Failure == nil }
+// ended reports whether the process ended while it was in the call, and not because the call had failed: a process that
+// a signal ended would have waited on.
+func (p *participant) ended() bool {
+	signaled := p.actor.note.Killed || p.actor.note.Told
+	return p.actor.ended() && (p.slot.Failure == nil || signaled)
+}
 
 // waitOf is one rank's part in a meeting.
 func waitOf(p *participant) Wait {

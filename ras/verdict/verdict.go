@@ -87,7 +87,7 @@ type Wait struct {
 	Call string           `json:"call"`
 	Seq  uint64           `json:"seq,omitempty"`
 	Age  Age              `json:"age_seconds"`
-	// Ended tells that the rank's process ended while it waited. Its communicator had not failed.
+	// Ended tells that the rank's process ended while it waited, and not because its call had failed.
 	Ended bool `json:"ended,omitempty"`
 }
 

@@ -32,11 +32,11 @@ const MaxHeld = 16
 func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	var slow, unknown []Finding
 	for i, m := range moments {
-		var here []Finding
+		var here, slowHere []Finding
 		known, certain := false, false
 		for _, v := range r.verdicts(m.at) {
 			if v.Reason == verdict.Straggler {
-				slow = append(slow[:0], Finding{Verdict: v, At: m.at})
+				slowHere = append(slowHere, Finding{Verdict: v, At: m.at})
 				continue
 			}
 			if waitedThen(&v, found) {
@@ -45,6 +45,9 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 			here = append(here, Finding{Verdict: v, At: m.at})
 			known = known || v.Reason != verdict.Unknown
 			certain = certain || v.Reason != verdict.Unknown && v.Confidence == verdict.Certain
+		}
+		if slowHere != nil {
+			slow = slowHere
 		}
 		switch {
 		case certain:

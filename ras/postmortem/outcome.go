@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // straggles tells whether a finding is that a rank holds up a job that goes on.
@@ -234,7 +235,8 @@ func (r *Report) firstFailure() (first *member) {
 // later; nil if none was.
 func (r *Report) stoodStill(told *process, at moment) Ending {
 	e := Ending{How: "failed", Time: at.at, lead: "This is how it was " + at.title + "."}
-	if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.later }) {
+	later := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.later })
+	if later == 0 {
 		e.lead = capital(at.trouble) + "."
 	}
 	e.Text = e.lead
@@ -243,9 +245,49 @@ func (r *Report) stoodStill(told *process, at moment) Ending {
 		if r.hung {
 			e.then += ", while it still hung"
 		}
+	} else if m, a := r.failedSince(at.at); m != nil && later < 0 {
+		e.then = fmt.Sprintf("Later, the %s of %s failed on %s: %s", a.Kind, m.name(), m.label(),
+			strings.TrimSuffix(words.Line(a.Text), "."))
+	}
+	if e.then != "" {
 		e.Text += " " + e.then + "."
 	}
 	return e
+}
+
+// failedSince is the first act that failed, of those that processes began after a time to make a communicator, and
+// after which they failed without any more work: what ended a job that had survived what happened before. It is nil if
+// there is none. An act that failed because of another rank's end is none.
+func (r *Report) failedSince(at time.Time) (of *member, first *model.Act) {
+	for _, p := range r.failures() {
+		m, a := p.lastMade()
+		switch {
+		case a == nil, !p.at(a.Start).After(at), first != nil && !p.at(a.End).Before(of.proc.at(first.End)):
+		case slices.ContainsFunc(p.members, func(o *member) bool { return o.lastEnd > a.End }):
+		case slices.Contains([]lifecycle.Code{
+			lifecycle.CodeOK, lifecycle.CodeRankDead, lifecycle.CodeUnreachable, lifecycle.CodePeerAborted,
+			lifecycle.CodeRevoked, lifecycle.CodeAborted, lifecycle.CodeCanceled,
+		}, a.Code):
+		default:
+			of, first = m, a
+		}
+	}
+	return of, first
+}
+
+// lastMade is the last act that the process ended of those by which programs make communicators; nil if there is none.
+func (p *process) lastMade() (of *member, last *model.Act) {
+	makes := []lifecycle.Call{lifecycle.CallSplit, lifecycle.CallShrink, lifecycle.CallGrow}
+	for _, m := range p.members {
+		for _, a := range m.over {
+			own := a.Kind == tape.ActInit && !slices.Contains(makes, a.First.Call) // else it is part of such a call
+			making := own || a.Kind == tape.ActSplit || a.Kind == tape.ActShrink || a.Kind == tape.ActGrow
+			if making && (last == nil || a.End > last.End) {
+				of, last = m, a
+			}
+		}
+	}
+	return of, last
 }
 
 // failures are the processes that failed, except those that their launcher ended, the first one first.

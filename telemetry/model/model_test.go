@@ -214,8 +214,10 @@ func TestLastFailed(t *testing.T) {
 		phase tape.Phase
 		last  uint64
 	}{
-		{lifecycle.CodeOK, tape.PhaseNone, 1}, {lifecycle.CodeInvalidArgument, tape.PhaseRefused, 2},
-		{lifecycle.CodeMismatch, tape.PhaseNone, 3}, {lifecycle.CodeFailed, tape.PhaseNone, 3},
+		{lifecycle.CodeOK, tape.PhaseNone, 1},
+		{lifecycle.CodeInvalidArgument, tape.PhaseRefused, 2},
+		{lifecycle.CodeMismatch, tape.PhaseNone, 3},
+		{lifecycle.CodeFailed, tape.PhaseNone, 3},
 	} {
 		end(int64(i+1), uint64(i+1), c.code, c.phase)
 		for comm := range p.Comms() {

@@ -167,17 +167,13 @@ static bool map_parts(const struct tape_config *config) {
   tape.pages = (uint64_t *)(memory + from.pages);
   tape.page_mask = g->op_records / TAPE_RECORDS_PER_PAGE - 1;
   tape.pages_taken = calloc(tape.page_mask + 1, sizeof *tape.pages_taken);
-  tape.free = calloc(g->slots, sizeof *tape.free);
+  tape.slots_taken = calloc(g->slots, sizeof *tape.slots_taken);
   tape.tallies_taken = calloc(g->tallies, sizeof *tape.tallies_taken);
   int64_t every = config->sample_every != 0 ? config->sample_every : TAPE_DEFAULT_SAMPLE_EVERY;
   tape.sample_every = every > 0 ? (uint64_t)every : 0;
-  if (tape.pages_taken == NULL || tape.free == NULL || tape.tallies_taken == NULL || tape.marked == NULL) {
+  if (tape.pages_taken == NULL || tape.slots_taken == NULL || tape.tallies_taken == NULL || tape.marked == NULL) {
     return false;
   }
-  for (uint32_t i = 0; i < g->slots; i++) {
-    tape.free[i] = i;
-  }
-  tape.free_n = g->slots;
   return true;
 }
 
@@ -301,11 +297,11 @@ struct tape_comm *tape_comm_new(const struct tape_info *info, const struct tape_
   }
   comm->number = ++tape.number;
   comm->root = from != NULL ? from->root : comm->number;
-  if (tape.free_n > 0) {
-    comm->index = (int32_t)tape.free[tape.free_head];
+  const bool *free_slot = memchr(tape.slots_taken, false, tape.file.geometry.slots);
+  if (free_slot != NULL) {
+    comm->index = (int32_t)(free_slot - tape.slots_taken);
     comm->slot = &tape.slots[comm->index];
-    tape.free_head = (tape.free_head + 1) % tape.file.geometry.slots;
-    tape.free_n--;
+    tape.slots_taken[comm->index] = true;
   } else {
     __atomic_add_fetch(&tape.changing->overflow, 1, __ATOMIC_SEQ_CST);
   }
@@ -363,9 +359,7 @@ void tape_comm_close(struct tape_comm *comm) {
     tape_give_tallies(comm);
     tape_give_page(comm);
     if (comm->index >= 0) {
-      uint32_t slots = tape.file.geometry.slots;
-      tape.free[(tape.free_head + tape.free_n) % slots] = (uint32_t)comm->index;
-      tape.free_n++;
+      tape.slots_taken[comm->index] = false;
     }
   }
   pthread_mutex_unlock(&tape.lock);

@@ -150,9 +150,7 @@ struct tape_writer {
   uint64_t sample_every; /**< 0: none */
 
   pthread_mutex_t lock; /**< guards the fields below, and the descriptions of communicators */
-  uint32_t *free;       /**< free slots of the table, the longest unused first: a ring of as many entries as there are
-                             slots */
-  uint32_t free_head, free_n;
+  bool *slots_taken;   /**< a communicator has the slot; the first free one is taken, as the first ones have marks */
   bool *tallies_taken; /**< a communicator writes the tally */
   uint32_t number;     /**< of the last communicator */
   bool closed;

@@ -39,9 +39,9 @@ type Config struct {
 	// the directory for temporary files. Default: `/dev/shm/carillon-UID`.
 	TapeDir string `env:"CARILLON_TAPE_DIR"`
 	// TapeSize is the maximum size of a process's tape, such as `1MiB`. The tape is smaller if this is more than an
-	// eighth of the free space, even after the tapes of ended jobs have been removed. Default: 6.5 MiB.
+	// eighth of the free space, even after the tapes of ended jobs have been removed. Default: 6.4 MiB.
 	TapeSize Size `env:"CARILLON_TAPE_SIZE"`
-	// TapeDevices is the number of communicators on GPUs that the tape has room for at the same time; each takes 6 KiB.
+	// TapeDevices is the number of communicators on GPUs that the tape has room for at the same time; each takes 4 KiB.
 	// Default: 16 with an NVIDIA driver, else 0.
 	TapeDevices int `env:"CARILLON_TAPE_DEVICES"`
 	// TapeKeep is the number of ended jobs whose tapes are kept when a job starts, or `off` to keep all. Default: 20,

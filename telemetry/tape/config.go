@@ -18,7 +18,7 @@ import (
 // DirVariable is the environment variable that DefaultDir obeys.
 const DirVariable = "CARILLON_TAPE_DIR"
 
-// Config describes a process's tape: its file, its size and its process. The zero Config is valid: a tape of 6.5 MiB.
+// Config describes a process's tape: its file, its size and its process. The zero Config is valid: a tape of 6.4 MiB.
 type Config struct {
 	// Dir holds the jobs' folders; DefaultDir() if empty. It is made if it is missing. It must belong to this user and
 	// be writable by nobody else.
@@ -36,7 +36,7 @@ type Config struct {
 	// 63 and 39 bytes are kept.
 	Program, Version string
 
-	// Size is the most bytes that the tape takes, at least MinSize; 6.5 MiB if 0. The defaults of the next four fields
+	// Size is the most bytes that the tape takes, at least MinSize; 6.4 MiB if 0. The defaults of the next four fields
 	// are halved, or doubled, until the tape fits.
 	Size int64
 	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot is
@@ -58,7 +58,7 @@ type Config struct {
 	Tallies int
 
 	// Devices is how many communicators at a time can be on devices that write onto the tape themselves; at most
-	// MaxDevices. As many of the first slots take 6 KiB more each.
+	// MaxDevices. As many of the first slots take 4 KiB more each.
 	Devices int
 
 	// SampleEvery is N if followers get 1 in N ordinary operations, the same ones on all ranks; see Sampled. 0 means

@@ -271,3 +271,18 @@ func TestMessages(t *testing.T) {
 		t.Errorf("counts on records (-want +got):\n%s", diff)
 	}
 }
+
+// Communicators that come and go use the slots with counts of messages again.
+func TestMessagesInOldSlots(t *testing.T) {
+	w := newTape(t, Config{Slots: defaultSlots})
+	r := openTape(t, w.Path())
+	kept := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 2})
+	for i := range 2 * defaultCounted {
+		c := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Size: 2})
+		if slots := r.Slots(); len(slots) != 2 || !slots[1].Counted {
+			t.Fatalf("the messages of communicator %d are not counted", i)
+		}
+		c.Close()
+	}
+	kept.Close()
+}

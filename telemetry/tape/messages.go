@@ -1,6 +1,9 @@
 package tape
 
-import "sync/atomic"
+import (
+	"runtime"
+	"sync/atomic"
+)
 
 // messageCounter counts a communicator's messages in its slot.
 type messageCounter struct {
@@ -51,9 +54,11 @@ func (c *CommWriter) Messages(rank int, sent, received uint64) {
 	if p := c.messages.entry(int32(rank), c.number); p != nil {
 		atomic.StoreUint64(&p.counts, uint64(uint32(sent))|received<<32)
 	}
+	runtime.KeepAlive(c) // and so the mapping
 }
 
-// counts returns the counts of all messages; nil if they are not counted.
+// counts returns the counts of messages with the first 63 ranks; nil without a slot that has room for them, or after
+// Close.
 func (c *CommWriter) counts() []PeerMessages {
 	c.mu.Lock()
 	defer c.mu.Unlock()

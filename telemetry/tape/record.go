@@ -173,7 +173,8 @@ func (r *LifeRecord) Refused() (times, more uint64) {
 	return times, times - times/2
 }
 
-// CountsMessages tells whether no messages are called for after the record, so that it has their counts.
+// CountsMessages tells whether the record has the counts of messages: it is of the communicator's failure, or of the
+// end of its destroy or abort, after which no messages are called for.
 func (r *LifeRecord) CountsMessages() bool {
 	ends := r.Stage == StageEnd && (r.Act == ActDestroy || r.Act == ActAbort)
 	return ends || r.Act == ActNone && r.Stage != StageMisuse && r.Code != lifecycle.CodeOK

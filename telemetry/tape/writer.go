@@ -231,11 +231,12 @@ func (w *Writer) comm(info CommInfo, device bool) *CommWriter {
 	return c
 }
 
-// release gives a slot back.
+// release gives a slot back. The free slots are in order, as the first ones have room for counts of messages.
 func (w *Writer) release(index int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.free = append(w.free, index)
+	at, _ := slices.BinarySearch(w.free, index)
+	w.free = slices.Insert(w.free, at, index)
 }
 
 // reserve reserves n records, and returns the index of the first.

@@ -332,7 +332,7 @@ func testSlots(t *testing.T, play player) {
 	if err != nil || len(slots) != 2 {
 		t.Fatalf("%d slots, want two: %v", len(slots), err)
 	}
-	got, idle := slots[0], slots[1]
+	idle, got := slots[0], slots[1]
 	if idle.Launched != 2 || idle.Completed != 2 || idle.Seq != 2 || idle.Op.Bytes != 16 || idle.Done != 2 {
 		t.Errorf("when the older of two ends last, its slot shows not the younger but %+v", idle)
 	}

@@ -39,6 +39,7 @@ type Comm struct {
 	was      lifecycle.CommID // its id before the last step, if that changed it
 	root     uint32           // as tape.Slot.Root
 	cut      []*Act           // acts that were open when this rank ended the communicator
+	ended    int64            // when the operation ended whose end was recorded last
 	wentOn   bool             // it began an operation after the moment of Until
 	changed  bool             // a record changed Ops since the last Look
 	progress uint64           // tape.Slot.Progress at the last Watch
@@ -84,7 +85,7 @@ func (o *Op) Captured() bool { return o.End > 0 && o.Phase == tape.PhaseCaptured
 // Refused tells whether NCCL ended the operation without doing anything, so that other ranks don't know its number.
 func (o *Op) Refused() bool { return o.End > 0 && o.Phase == tape.PhaseRefused }
 
-// failed tells whether the operation ended with an error, and so did its communicator.
+// failed tells whether the operation ended with an error.
 func (o *Op) failed() bool { return o.End > 0 && o.Code != lifecycle.CodeOK && !o.Refused() }
 
 // Wait is how long operations waited for a rank.
@@ -370,6 +371,7 @@ func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
 		c.Done = max(c.Done, r.Seq)
 		c.limitDone()
 	}
+	c.ended = max(c.ended, o.End)
 	consequence := c.Last.failed() && o.failed()
 	if o.End >= c.Last.End && !consequence {
 		c.Last = *o
@@ -426,7 +428,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	switch {
 	case inFlight && current == nil && last.End > 0 && last.Start == s.OpStart && last.Seq == s.Seq && !s.Marked:
 		return // it has ended since the table was read
-	case !inFlight && s.LastEnd > last.End: // an ordinary operation without a record
+	case !inFlight && s.LastEnd > max(last.End, c.ended): // an ordinary operation without a record
 		*last = shown
 		last.End = s.LastEnd
 	case inFlight && current == nil:

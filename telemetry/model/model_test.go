@@ -213,15 +213,19 @@ func TestLastFailed(t *testing.T) {
 		code  lifecycle.Code
 		phase tape.Phase
 		last  uint64
+		kept  lifecycle.Code
 	}{
-		{lifecycle.CodeOK, tape.PhaseNone, 1},
-		{lifecycle.CodeInvalidArgument, tape.PhaseRefused, 2},
-		{lifecycle.CodeMismatch, tape.PhaseNone, 3},
-		{lifecycle.CodeFailed, tape.PhaseNone, 3},
+		{lifecycle.CodeOK, tape.PhaseNone, 1, lifecycle.CodeOK},
+		{lifecycle.CodeInvalidArgument, tape.PhaseRefused, 2, lifecycle.CodeInvalidArgument},
+		{lifecycle.CodeMismatch, tape.PhaseNone, 3, lifecycle.CodeMismatch},
+		{lifecycle.CodeFailed, tape.PhaseNone, 3, lifecycle.CodeMismatch},
 	} {
 		end(int64(i+1), uint64(i+1), c.code, c.phase)
+		now := slot(1, uint64(i+1), int64(i+1), false)
+		now.LastEnd = int64(i+1) * ms
+		p.Look([]tape.Slot{now}, nil)
 		for comm := range p.Comms() {
-			if comm.Last.Seq != c.last {
+			if comm.Last.Seq != c.last || comm.Last.Code != c.kept {
 				t.Errorf("after the end of operation %d the last one is %d, want %d", i+1, comm.Last.Seq, c.last)
 			}
 		}

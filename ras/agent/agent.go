@@ -295,11 +295,10 @@ func (a *Agent) membership() Membership {
 	}
 	a.changes(all)
 	a.locked(func() {
-		for _, s := range a.ended {
-			if !known[s.Member.Name] {
-				all = append(all, s)
-			}
-		}
+		a.ended = slices.DeleteFunc(slices.Clone(a.ended), func(s mesh.Status) bool {
+			return hasRank(all, s.Member.Rank)
+		})
+		all = append(all, a.ended...)
 		a.members = all
 	})
 	return Membership{slices.Clone(all)}

@@ -20,11 +20,10 @@ type Launched struct {
 
 // FromLedger is a Config.Launched that reads the ledger in dir, the folder of the tapes. self is this process.
 func FromLedger(dir string, self mesh.Member) func() Launched {
-	path, began := filepath.Join(dir, process.Ledger), process.Monotonic()
+	ledger, began := process.LedgerTail{Path: filepath.Join(dir, process.Ledger)}, process.Monotonic()
 	return func() (l Launched) {
-		entries, _ := process.ReadLedger(path) // up to an unreadable line
 		now, mono := time.Now(), process.Monotonic()
-		for _, e := range process.OfRun(entries, began) {
+		for _, e := range process.OfRun(ledger.Runs(), began) {
 			at := now.Add(time.Duration(e.Mono - mono))
 			switch {
 			case e.PID != 0 && e.PIDSpace == self.PIDSpace:
@@ -50,7 +49,7 @@ func (a *Agent) launched(ctx context.Context, now time.Time) []verdict.Note {
 	var more []mesh.Status
 	var names []string
 	for _, s := range l.Ends {
-		if !slices.ContainsFunc(a.members, func(m mesh.Status) bool { return m.Member.Rank == s.Member.Rank }) {
+		if !hasRank(a.members, s.Member.Rank) {
 			more, names = append(more, s), append(names, s.Member.Name)
 		}
 	}
@@ -68,7 +67,8 @@ func (a *Agent) launched(ctx context.Context, now time.Time) []verdict.Note {
 	return a.tapesOf(names)
 }
 
-// tapesOf are the notes, by their tapes if they have any, of the named processes that ended before they met the others.
+// tapesOf returns the notes of those named processes that only the launcher knew. Without a tape, a note has only the
+// process's name.
 func (a *Agent) tapesOf(names []string) (notes []verdict.Note) {
 	var ended []mesh.Status
 	a.locked(func() { ended = a.ended })
@@ -80,6 +80,11 @@ func (a *Agent) tapesOf(names []string) (notes []verdict.Note) {
 		}
 	}
 	return notes
+}
+
+// hasRank tells whether a process with this rank of the job is in a list.
+func hasRank(list []mesh.Status, rank int) bool {
+	return slices.ContainsFunc(list, func(s mesh.Status) bool { return s.Member.Rank == rank })
 }
 
 // isMember tells whether a process is in a list.

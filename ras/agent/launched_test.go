@@ -40,12 +40,12 @@ func TestLaunched(t *testing.T) {
 				dir := t.TempDir()
 				self := mesh.Member{Name: "a-1", Host: "a", ID: process.Self(), JobSize: 2}
 				began := process.Monotonic()
-				entries := c.noted
+				entries := slices.Concat([]process.Entry{{Rank: -1}}, c.noted)
 				if c.again {
 					entries = append(entries, process.Entry{Rank: -1})
 				}
 				for i, e := range entries {
-					if e.Began = began; c.again && i == len(c.noted) {
+					if e.Began = began; i > len(c.noted) {
 						e.Began = process.Monotonic()
 					}
 					if err := process.AppendEntry(dir, e); err != nil {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,7 +112,7 @@ func AppendEntry(dir string, e Entry) error {
 
 // OfRun returns the entries of carillon run about the run of a job to which a process of this machine belongs that ran
 // at a time of Monotonic, in their order. They are about the run that began last before then, and about runs of other
-// launchers with the same folder that were not over when it began.
+// launchers with the same folder that were not over when it began, or began later.
 func OfRun(entries []Entry, at int64) []Entry {
 	boot := Self().BootID.String()
 	other := func(e Entry) bool { return e.Began == 0 || e.Program || e.Boot != boot }
@@ -160,4 +161,32 @@ func ReadLedger(path string) ([]Entry, error) {
 		entries = append(entries, e)
 	}
 	return entries, lines.Err()
+}
+
+// LedgerTail reads the Ledger at Path, which grows: each time, only what is new.
+type LedgerTail struct {
+	Path string
+	at   int64 // behind the last whole line
+	runs []Entry
+}
+
+// Runs returns all entries of carillon run, without unreadable lines. The caller doesn't change them.
+func (t *LedgerTail) Runs() []Entry {
+	f, err := os.Open(t.Path)
+	if err != nil {
+		return t.runs
+	}
+	defer f.Close() //nolint:errcheck // only read from
+	b, _ := io.ReadAll(io.NewSectionReader(f, t.at, maxLedger-t.at))
+	for {
+		line, rest, whole := bytes.Cut(b, []byte("\n"))
+		if !whole {
+			return t.runs
+		}
+		b, t.at = rest, t.at+int64(len(line)+1)
+		var e Entry
+		if json.Unmarshal(line, &e) == nil && e.Began > 0 && !e.Program {
+			t.runs = append(t.runs, e)
+		}
+	}
 }

@@ -121,3 +121,40 @@ func TestLedgerStaysInItsFolder(t *testing.T) {
 		t.Error("it writes into a pipe that nobody reads")
 	}
 }
+
+// TestLedgerTail: each time, the launcher's new entries come behind those before; a line that isn't whole yet waits,
+// and one that can't be read is left out.
+func TestLedgerTail(t *testing.T) {
+	dir := t.TempDir()
+	tail := process.LedgerTail{Path: filepath.Join(dir, process.Ledger)}
+	write := func(text string) {
+		t.Helper()
+		f, err := os.OpenFile(tail.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close() //nolint:errcheck // the next step fails
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		more string
+		want []int // ranks
+	}{
+		{"", nil},
+		{`{"rank":1,"began":7}` + "\n" + `{"rank":2}` + "\n", []int{1}},
+		{`{"rank":3,"be`, []int{1}},
+		{`gan":7}` + "\n" + "{\n" + `{"rank":4,"began":7}` + "\n", []int{1, 3, 4}},
+		{`{"rank":5,"began":7,"program":true}` + "\n", []int{1, 3, 4}},
+	} {
+		write(c.more)
+		var ranks []int
+		for _, e := range tail.Runs() {
+			ranks = append(ranks, e.Rank)
+		}
+		if !slices.Equal(ranks, c.want) {
+			t.Errorf("behind %q: ranks %v, want %v", c.more, ranks, c.want)
+		}
+	}
+}

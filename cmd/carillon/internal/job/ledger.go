@@ -15,11 +15,16 @@ type ledger struct {
 
 	// The ranks make the folder, with their tapes. Until then the entries wait here.
 	waiting []process.Entry
-	pause   time.Duration // until the next look for the folder
+	pause   time.Duration // before the next look for the folder
+	next    time.Time     // of that look
 }
 
-// firstPause is the first pause until the next look for the job's folder. Each pause is twice as long as the last one.
-const firstPause = 10 * time.Millisecond
+// The first and the longest pause before the next look for the job's folder. Each pause is twice as long as the last
+// one.
+const (
+	firstPause   = 10 * time.Millisecond
+	longestPause = time.Second
+)
 
 // note writes an entry before it returns, if the job's folder is there.
 func (l *ledger) note(e process.Entry) {
@@ -28,7 +33,7 @@ func (l *ledger) note(e process.Entry) {
 	}
 	e.Began = l.began
 	l.waiting = append(l.waiting, e.Now())
-	l.pause = firstPause
+	l.pause = firstPause / 2
 	l.write()
 }
 
@@ -36,6 +41,8 @@ func (l *ledger) note(e process.Entry) {
 func (l *ledger) write() {
 	for len(l.waiting) > 0 {
 		if errors.Is(process.AppendEntry(l.dir, l.waiting[0]), fs.ErrNotExist) {
+			l.pause = min(2*l.pause, longestPause)
+			l.next = time.Now().Add(l.pause)
 			return
 		}
 		l.waiting = l.waiting[1:]
@@ -47,7 +54,5 @@ func (l *ledger) again() <-chan time.Time {
 	if len(l.waiting) == 0 {
 		return nil
 	}
-	pause := l.pause
-	l.pause *= 2
-	return time.After(pause)
+	return time.After(time.Until(l.next))
 }

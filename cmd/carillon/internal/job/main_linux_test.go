@@ -103,7 +103,9 @@ var programs = map[string]func() int{
 		<-ch
 		entries, err := process.ReadLedger(filepath.Join(dir, process.Ledger))
 		for _, e := range process.OfRun(entries, began) {
-			fmt.Println("noted", e.Ended, err)
+			if e.Rank >= 0 { // else it is the launcher's start
+				fmt.Println("noted", e.Ended, err)
+			}
 		}
 		return 0
 	},

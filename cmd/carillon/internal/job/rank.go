@@ -56,13 +56,20 @@ func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (er
 		Env:         s.cfg.environment(index, hostname),
 		SysProcAttr: r.attributes(),
 	}
+	var ends []*os.File
+	closeEnds := func() {
+		for _, w := range ends {
+			_ = w.Close()
+		}
+		ends = nil
+	}
+	defer closeEnds()
 	for i, to := range []*io.Writer{&r.cmd.Stdout, &r.cmd.Stderr} {
 		p, w, err := newPipe(r.outputs[i])
 		if err != nil {
 			return err
 		}
-		defer w.Close() // the rank has it
-		r.pipes = append(r.pipes, p)
+		r.pipes, ends = append(r.pipes, p), append(ends, w)
 		*to = w
 	}
 	if stdin != nil {
@@ -72,6 +79,7 @@ func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (er
 	if err := r.cmd.Start(); err != nil {
 		return err
 	}
+	closeEnds() // the rank has them
 	r.pid = r.cmd.Process.Pid
 	if err := r.follow(); err != nil {
 		r.signal(unix.SIGKILL)

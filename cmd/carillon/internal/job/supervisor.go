@@ -70,6 +70,7 @@ func (s *supervisor) startAll(path, hostname string) error {
 	}
 	s.writeSecret()
 	s.began, s.ledger.began = time.Now(), process.Monotonic()
+	s.ledger.note(process.Entry{Rank: -1}) // tells this run from earlier ones in the same folder
 	for i := range s.cfg.Ranks {
 		if err := s.start(i, path, hostname, stdin); err != nil {
 			return err

@@ -47,7 +47,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		v.ID = hash(v.Reason, names(wrong))
 	}
 	var lone *actor // the only deviant: the sentence says what it did
-	if len(deviants) == 1 && w.odd(deviants[0]) != nil {
+	if len(deviants) == 1 && w.oddity(deviants[0]) != nil {
 		lone = deviants[0]
 	}
 	for _, e := range ring {
@@ -73,7 +73,11 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	case rule == nil:
 		v.Text, before = say("%s wait for each other", ranksText(wrong)), ": "
 	case lone != nil:
-		v.Text = w.odd(lone).text(culpritsText(wrong))
+		v.Text = w.oddity(lone).text(culpritsText(wrong))
+	case rule.says == otherPeer && len(deviants) == 1:
+		i := slices.IndexFunc(ring, func(e edge) bool { return e.via == deviants[0] })
+		v.Text = say("%s called for a message with %s, with which it had exchanged none before", culpritsText(wrong),
+			rankOf(ring[(i+1)%len(ring)].via, ring[i].to.key.comm))
 	default:
 		v.Text = say("%s %s", culpritsText(wrong), rule.says)
 	}
@@ -127,12 +131,11 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 	const (
 		order = "made other calls, or in a different order, than the ranks that run the same program"
 		unfit = "made calls that do not match those of the others"
-
-		otherPeer = "called for a message with a rank with which it had exchanged none before"
 	)
 	for _, r := range []rule{
 		{func(i int) bool { return w.inStep(ring[i].via) == no }, Certain, order},
 		{func(i int) bool { return w.odd(ring[i].via) != nil }, Certain, unfit},
+		{func(i int) bool { return ring[i].via.oddGroup() != nil }, Likely, unfit},
 		{func(i int) bool { return outnumbered(ring, i, collective) }, Likely, order},
 		{func(i int) bool { return outnumbered(ring, i, joining) }, Likely, otherID},
 		{func(i int) bool { return newPair(ring, i) }, Likely, otherPeer},
@@ -149,8 +152,12 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 	return all, nil
 }
 
-// otherID is what a rank did that is in the smaller of two inits.
-const otherID = "gave an init another id than the others"
+const (
+	// otherID is what a rank did that is in the smaller of two inits.
+	otherID = "gave an init another id than the others"
+	// otherPeer is what ranks did that are in the first message of a pair.
+	otherPeer = "called for a message with a rank with which it had exchanged none before"
+)
 
 // outnumbered reports whether a cycle has just two meetings, of the given kind, that divide the same ranks between
 // them, and the rank of edge i is in the smaller one.
@@ -184,8 +191,8 @@ func leftOut(ring []edge, i int) bool {
 	return l.by > 0 && asMany && !asFew
 }
 
-// groups reports whether a rank has made groups of messages. The messages in them are not counted, so such a rank may
-// be at fault although it is in step with others.
+// groups reports whether a rank has made groups of messages. Its history doesn't show which messages they had, so that
+// it may be at fault although it is in step with others.
 func (a *actor) groups() bool {
 	return slices.ContainsFunc(a.slots, func(s *Slot) bool { return s.Groups > 0 })
 }

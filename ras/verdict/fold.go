@@ -74,7 +74,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	s := Slot{
 		Comm: c.ID, Was: c.Was, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1,
 		State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Counted: c.Counted,
-		Enqueues: c.Enqueues(), Groups: c.Groups, Splits: c.Splits, Made: c.Made, Captured: c.Captured,
+		Enqueues: c.NCCL(), Groups: c.Groups, Splits: c.Splits, Made: c.Made, Captured: c.Captured,
 		Created: age(c.Created, now),
 	}
 	switch {

@@ -64,6 +64,19 @@ func mismatch(peer int, detail string) func(*verdict.Note, *verdict.Slot) {
 	}
 }
 
+// madeGroups gives a rank a trail of groups of messages with these sizes.
+func madeGroups(bytes ...uint64) func(*verdict.Note, *verdict.Slot) {
+	return func(n *verdict.Note, _ *verdict.Slot) {
+		h := verdict.Habit{Root: 1}
+		for i, b := range bytes {
+			h.Trail = append(h.Trail, verdict.Mark{
+				Call: 3, Seq: uint64(i + 1), Op: tape.Signature{Call: lifecycle.CallGroupEnd, Peer: -1, Bytes: b},
+			})
+		}
+		n.Habits = []verdict.Habit{h}
+	}
+}
+
 // Groups of messages that don't match are described as the engine says, with the communicator's ranks if these are not
 // the job's. The rank whose message is the first one in its direction is at fault, if the other rank has had many.
 func TestMismatchOfGroups(t *testing.T) {
@@ -90,7 +103,7 @@ func TestMismatchOfGroups(t *testing.T) {
 				with(inPP(mismatch(1, detail)), 2).with(inPP(mismatch(0, detail)), 3),
 			[]string{
 				`mismatch (likely) ranks 2 and 3 made calls on "pp" that do not match, and it is not known which is ` +
-					`wrong: ` + detail + `, as the ranks of "pp"`,
+					`wrong: by the ranks of "pp", ` + detail,
 			},
 		},
 		{
@@ -99,6 +112,24 @@ func TestMismatchOfGroups(t *testing.T) {
 				with(counts(0, 1, 8), 1),
 			[]string{
 				`mismatch (likely) rank 1 (node1, pid 1001) made a call on "world" that does not match the others'`,
+			},
+		},
+		{
+			"an odd group, behind which it went on", newJob(2).in(world, 9, allReduce, s6, -1, 0, 0).
+				in(world, 9, lifecycle.CallGroupEnd, s6, -1, 0, 1).with(failed(lifecycle.CodeMismatch, 1), 0).
+				with(failed(lifecycle.CodeMismatch, -1), 1).with(counts(1, 8, 8), 0).with(counts(0, 9, 9), 1).
+				with(madeGroups(8, 8, 8, 4), 0).with(madeGroups(8, 8, 8, 8), 1),
+			[]string{
+				`mismatch (likely) rank 0 (node0, pid 1000) made a call on "world" that does not match the others'`,
+			},
+		},
+		{
+			"one is out of balance", newJob(4).in(world, 9, allReduce, s6, -1, 0, 0, 2, 3).
+				in(world, 9, lifecycle.CallGroupEnd, s6, -1, 0, 1).with(failed(lifecycle.CodeMismatch, 1), 0, 1, 2, 3).
+				with(counts(1, 8, 8), 0).with(counts(0, 9, 9), 1).with(madeGroups(8, 8, 8, 4), 0),
+			[]string{
+				`mismatch (likely) rank 0 (node0, pid 1000) made a call on "world" that does not match the others' ` +
+					`calls: rank 0 was in all_reduce 9 on "world"; rank 1 was in a group of messages on "world"`,
 			},
 		},
 		{
@@ -333,7 +364,7 @@ func TestGroupsOfMessages(t *testing.T) {
 			newJob(4).did(world, 8, allReduce, s6, 0).with(talked(4, 1), 0).exchanges(s5, 1, 2, 3).
 				with(talked(3, 0, 2), 1).with(sent(1, 3), 1).with(talked(3, 1, 3), 2).with(takes(4, 1), 2).
 				with(talked(3, 2), 3).with(takes(4, 2), 3),
-			[]string{`deadlock (likely): rank 1 (node0, pid 1001) called for a message with a rank with which it had ` +
+			[]string{`deadlock (likely): rank 1 (node0, pid 1001) called for a message with rank 3, with which it had ` +
 				`exchanged none before; the cycle: rank 1 is in a group`},
 		},
 		{

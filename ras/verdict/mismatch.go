@@ -190,11 +190,11 @@ func (s *side) ranks(m *meeting) string {
 }
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and of which the notes show one side. At fault
-// are the ranks that the first applicable rule picks: the rank whose history shows it; the rank in a collective while
-// two others wait for a message of it; of a message and a collective, the one that other ranks show to be wrong; the
-// rank whose message has a new direction; the rank with a group too many; of collectives, the rank that the engine
-// names. If that rank's call is not known, it is at fault in any case, and alone if the others agree. If no rule
-// applies, all that disagree are at fault, or none if it is not known whose message was in vain.
+// are the ranks that the first applicable rule picks: the rank whose history shows it, or whose groups do; the rank in
+// a collective while two others wait for a message of it; of a message and a collective, the one that other ranks show
+// to be wrong; the rank whose message has a new direction; the rank with a group too many; of collectives, the rank
+// that the engine names. If that rank's call is not known, it is at fault in any case, and alone if the others agree.
+// If no rule applies, all that disagree are at fault, or none if it is not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	if v, ok := w.contradiction(m); ok {
 		return v
@@ -208,6 +208,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	}
 	for _, is := range []func(*participant) bool{
 		func(p *participant) bool { return w.odd(p.actor) != nil },
+		func(p *participant) bool { return messages && p.actor.oddGroup() != nil },
 		func(p *participant) bool { return len(there) > 2 && p == there[0] && messages && !p.slot.inMessage() },
 		func(p *participant) bool {
 			return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p))
@@ -230,7 +231,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	for _, p := range wrong {
 		r := rankOf(p.actor, m.key.comm)
 		v.Culprits = append(v.Culprits, r)
-		if o := w.odd(p.actor); o != nil {
+		if o := w.oddity(p.actor); o != nil {
 			v.Evidence = append(v.Evidence, o.text(r.String()))
 		}
 	}
@@ -306,7 +307,7 @@ func (m *meeting) engineSays() string {
 	says := lifecycle.MismatchDetail(m.engine.Text)
 	for p := range m.members() {
 		if p.actor.job != p.slot.Rank {
-			return says + ", as the ranks of " + commText(m.slot)
+			return "by the ranks of " + commText(m.slot) + ", " + says
 		}
 	}
 	return says
@@ -338,6 +339,9 @@ func (g *graph) disagree(m *meeting) []*participant {
 	if other := m.at(peer.slot.partner()); other != nil {
 		return []*participant{peer, other}
 	}
+	if other := g.outOfBalance(peer); other != nil {
+		return []*participant{peer, other}
+	}
 	there := []*participant{peer}
 	for p := range g.members(m.slot) {
 		if p.slot.partner() == m.engine.Peer && (p.slot.InFlight > 0 || p.slot.Failed) {
@@ -352,6 +356,28 @@ func (g *graph) disagree(m *meeting) []*participant {
 		}
 	}
 	return there
+}
+
+// outOfBalance returns the only rank that has called for fewer or more messages with p, which is in a group of them,
+// than p has with it; nil if there is none, or are several.
+func (g *graph) outOfBalance(p *participant) (found *participant) {
+	if !p.slot.inGroup() {
+		return nil
+	}
+	for q := range g.members(p.slot) {
+		if q == p || !q.slot.countsWith(p.slot.Rank) || !p.slot.countsWith(q.slot.Rank) {
+			continue
+		}
+		l, o := q.slot.lacks(p.slot), p.slot.lacks(q.slot)
+		if l.by == 0 && o.by == 0 {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = q
+	}
+	return found
 }
 
 // inGroup tells whether a rank's last operation was a group of messages.
@@ -397,7 +423,7 @@ func (g *graph) leftOut(p *participant) bool {
 
 // messagesLike returns the most messages that a rank in a collective has had with the rank at the distance that p's
 // partner has from p; others reports whether there are such ranks. Ranks without any message count as well, if all have
-// none. Messages in groups are not counted, so that they tell nothing.
+// none. A group doesn't show which of its messages p was in, so that it tells nothing.
 func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 	partner := p.slot.partner()
 	if partner < 0 || p.slot.inGroup() {

@@ -162,8 +162,8 @@ type Slot struct {
 	// Captured is how many operations were captured in CUDA graphs, whose replays are not seen.
 	Captured uint64 `json:"captured,omitempty"`
 
-	// Enqueues says that the calls only launch operations on a device's stream, so that the operation in flight doesn't
-	// tell which messages the rank waits for.
+	// Enqueues says that the calls are NCCL's: they only launch operations on a device's stream, so that the operation
+	// in flight doesn't tell which messages the rank waits for.
 	Enqueues bool `json:"enqueues,omitempty"`
 	// Messages counts the messages that this rank began, by peer, of model.MaxPeers peers at most. Counted says that
 	// these counts are complete; otherwise there may have been more. Groups counts the groups of messages.

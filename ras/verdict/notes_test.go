@@ -163,7 +163,7 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
-			"a group of messages meets an all-reduce: messages of groups are not counted, so that none is left out",
+			"a group of messages meets an all-reduce: a group does not show its messages, so that none is left out",
 			newJob(4).in(world, 1, allReduce, s5, -1, 0, 1, 2, 3).in(world, 2, lifecycle.CallGroupEnd, s5, -1, 0, 0).
 				with(func(_ *verdict.Note, s *verdict.Slot) { s.Groups = 2 }, 0, 1, 2, 3).
 				with(failed(lifecycle.CodeMismatch, 1), 0, 2, 3).with(failed(lifecycle.CodeMismatch, 0), 1).

@@ -1,9 +1,12 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // odd returns a call that the actor made out of order; nil if none is known. A call that other ranks made too counts
@@ -134,6 +137,47 @@ func (a *actor) recordOf(caller *actor, call *Usual) *Mark {
 		if s.Comm == call.Comm && (side == countCollective ||
 			s.Rank == int(call.Op.Peer) && from != nil && from.Rank == int(m.Peer)) {
 			return m
+		}
+	}
+	return nil
+}
+
+// oddity returns what says most about a rank that made a call out of order: its odd group of messages, which may have
+// led to an odd call later, or else its odd call; nil if it has neither.
+func (g *graph) oddity(a *actor) *Odd { return cmp.Or(a.oddGroup(), g.odd(a)) }
+
+// oddGroup returns the only group of messages that a rank has made with its total size or type on a communicator, if it
+// has made often groups or more of each other kind there: a message may have been left out of that group, or added to
+// it. It returns nil if there is no such group.
+func (a *actor) oddGroup() *Odd {
+	if a.habit == nil {
+		return nil
+	}
+	groups := map[int]map[tape.Signature]int{} // by slot: how many of each kind
+	for _, m := range a.habit.Trail {
+		if m.Call == countGroup && m.Slot < len(a.note.Slots) {
+			if groups[m.Slot] == nil {
+				groups[m.Slot] = map[tape.Signature]int{}
+			}
+			groups[m.Slot][m.Op]++
+		}
+	}
+	for slot := range a.note.Slots {
+		s := &a.note.Slots[slot]
+		odd := &Odd{Did: Usual{Comm: s.Comm, Name: s.Name}, Instead: Usual{Comm: s.Comm, Name: s.Name}}
+		single, few := 0, false
+		for sig, n := range groups[slot] {
+			switch {
+			case n == 1:
+				odd.Did.Op, single = sig, single+1
+			case n < often:
+				few = true
+			case n > odd.Instead.Times:
+				odd.Instead.Op, odd.Instead.Times = sig, n
+			}
+		}
+		if single == 1 && !few && odd.Instead.Times > 0 {
+			return odd
 		}
 	}
 	return nil

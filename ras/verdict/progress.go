@@ -219,7 +219,7 @@ func trackOf(a *actor) *track {
 		t.lane[a.role(s)] = s.Lane
 		set(s, countCollective, 0, s.Begun)
 		set(s, countGroup, 0, s.Groups)
-		if s.Groups > 0 { // the counts include messages of groups, which the trail doesn't have
+		if s.Groups > 0 { // the counts are of single messages and of those in groups, which the trail doesn't show
 			continue
 		}
 		for peer, m := range s.Messages {

@@ -86,8 +86,9 @@ func (c Claims) said(f field) []string {
 	return texts
 }
 
-// MessageMismatch explains why a send or receive of rank self doesn't match the call of a peer.
-func MessageMismatch(self int, mine *Signature, peer int, peers *Signature) string {
+// MessageMismatch explains why a send or receive of rank self doesn't match the call of a peer. alone says that it is a
+// call of its own, not one of several messages that progress together.
+func MessageMismatch(self int, mine *Signature, peer int, peers *Signature, alone bool) string {
 	if peers.IsMessage() && mine.Call() != peers.Call() {
 		for _, f := range messageFields() {
 			if a, b := f.text(mine), f.text(peers); a != b {
@@ -97,7 +98,7 @@ func MessageMismatch(self int, mine *Signature, peer int, peers *Signature) stri
 		}
 	}
 	detail := fmt.Sprintf("call: rank %d says %s, rank %d says %s", self, mine.callText(), peer, peers.callText())
-	if peers.Valid() && mine.Call() == peers.Call() {
+	if alone && peers.Valid() && mine.Call() == peers.Call() {
 		detail += ", and each waits for the other: call both directions in one group, or with SendRecv"
 	}
 	return detail

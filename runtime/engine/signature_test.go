@@ -39,7 +39,7 @@ func TestMessageMismatch(t *testing.T) {
 		"rank 1 says barrier":                 sign(lifecycle.CallBarrier, 0, 0, 0, 4),
 		"rank 1 says something that is no op": {},
 	} {
-		text := engine.MessageMismatch(0, mine, 1, peers)
+		text := engine.MessageMismatch(0, mine, 1, peers, true)
 		if !strings.Contains(text, want) || mine.Meets(peers) {
 			t.Errorf("%+v and %+v give %q, want %q", mine, peers, text, want)
 		}

@@ -278,7 +278,7 @@ func (g *group) compare(l *link, mine, theirs *header) error {
 	if mine.Meets(theirs) {
 		return nil
 	}
-	detail := engine.MessageMismatch(g.e.rank, mine, l.rank, theirs)
+	detail := engine.MessageMismatch(g.e.rank, mine, l.rank, theirs, len(g.ops) == 1)
 	return g.e.comm.PeerError(lifecycle.CodeMismatch, l.rank, detail)
 }
 
@@ -290,7 +290,7 @@ func (g *group) mismatch(l *link, theirs *header) error {
 	} else {
 		mine = g.recvHeader(p, p.ended)
 	}
-	detail := engine.MessageMismatch(g.e.rank, &mine, l.rank, theirs)
+	detail := engine.MessageMismatch(g.e.rank, &mine, l.rank, theirs, len(g.ops) == 1)
 	return g.e.comm.PeerError(lifecycle.CodeMismatch, l.rank, detail)
 }
 

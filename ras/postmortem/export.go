@@ -40,7 +40,7 @@ type Exported struct {
 	Skipped   int    `json:"skipped"`   // that exported their own spans, or still do
 	Spans     uint64 `json:"spans"`     // taken by the backend
 	Failed    uint64 `json:"failed"`    // not taken
-	Why       error  `json:"-"`         // spans were not taken; nil if all were
+	Why       error  `json:"-"`         // why spans were not taken; nil if all were
 	Untried   int    `json:"untried"`   // processes that were not begun when ctx ended
 }
 

@@ -82,7 +82,7 @@ func (r *Report) moments() []moment {
 		}
 		after := first.at
 		for _, p := range r.failures() {
-			if at := p.at(p.end.at); p.singled() && at.Sub(after) <= sweepTime {
+			if at := p.at(p.end.at); p.singled() && at.Sub(after) <= verdict.SweepTime {
 				after = later(after, at)
 			}
 		}
@@ -136,7 +136,7 @@ func (r *Report) end() moment {
 const mostLater = 8
 
 // later are the moments just before later troubles, which include the ends of processes and the aborts. Of troubles
-// within sweepTime of each other, only the first counts. The end of the tapes is the last moment, if a process outlived
+// within verdict.SweepTime of each other, only the first counts. The end of the tapes is the last moment, if a process outlived
 // the troubles. If the job ended with them, it is not: processes that are killed in turn are victims.
 func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 	for _, p := range r.procs {
@@ -151,14 +151,14 @@ func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 	last := after
 	for i := range troubles {
 		at := troubles[i].at
-		if before := r.justBefore(&troubles[i]); at.Sub(last) > sweepTime && before.at.After(after) {
+		if before := r.justBefore(&troubles[i]); at.Sub(last) > verdict.SweepTime && before.at.After(after) {
 			all = append(all, before)
 		}
 		last = later(last, at)
 	}
 	outlived := func(p *process) bool { return p.end.at == 0 || p.at(p.end.at).After(r.End) }
 	all = all[:min(len(all), mostLater)]
-	if slices.ContainsFunc(r.procs, outlived) && r.End.Sub(last) > sweepTime {
+	if slices.ContainsFunc(r.procs, outlived) && r.End.Sub(last) > verdict.SweepTime {
 		all = append(all, r.end())
 	}
 	return all
@@ -174,7 +174,7 @@ type abort struct {
 const mostAborts = 8
 
 // aborts are those of communicators with an operation that had been launched so long ago that it had stalled unless it
-// was complete, which the rank's own tape doesn't tell. Of aborts within sweepTime of each other, only the first
+// was complete, which the rank's own tape doesn't tell. Of aborts within verdict.SweepTime of each other, only the first
 // counts.
 func (r *Report) aborts() (all []abort) {
 	for _, p := range r.procs {
@@ -189,7 +189,7 @@ func (r *Report) aborts() (all []abort) {
 		}
 	}
 	slices.SortFunc(all, func(a, b abort) int { return a.at.Compare(b.at) })
-	all = slices.CompactFunc(all, func(a, b abort) bool { return b.at.Sub(a.at) <= sweepTime })
+	all = slices.CompactFunc(all, func(a, b abort) bool { return b.at.Sub(a.at) <= verdict.SweepTime })
 	return all[:min(len(all), mostAborts)]
 }
 

@@ -255,9 +255,9 @@ func (r *Report) stoodStill(told *process, at moment) Ending {
 	return e
 }
 
-// failedSince is the first act that failed, of those that processes began after a time to make a communicator, and
-// after which they failed without any more work: what ended a job that had survived what happened before. It is nil if
-// there is none. An act that failed because of another rank's end is none.
+// failedSince returns what ended a job that had survived until then: of the acts that make a communicator and began
+// after a time, the first that failed and was the last thing that its process did. It returns nil if there is none, or
+// if the acts failed only because another rank had ended.
 func (r *Report) failedSince(at time.Time) (of *member, first *model.Act) {
 	for _, p := range r.failures() {
 		m, a := p.lastMade()

@@ -9,26 +9,21 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// sweepTime is the longest time from the end of one process to the next when all processes of a job are killed. If the
-// others go on for longer, the first one's end is a matter of its own, unless all are ended in turn.
-const sweepTime = verdict.SweepTime
-
 // turnTime is the longest time from one end to the next when somebody ends processes in turn.
 const turnTime = 3 * time.Second
 
-// inTurn reports whether of some ends, in order, the i-th came in one sweep with the end before it: at most sweepTime
-// later, or, as somebody ends the processes in turn, at most turnTime later and at most twice as long after it as
-// another end was after the one beside it. Where a process ends by itself, the others are ended for that together, or
-// in turn a while later. If the job went on without a process, the next end is another matter, too.
-func (r *Report) inTurn(ends []time.Time, i int) bool {
+// sameSweep reports whether ends[i] belongs to one sweep with ends[i-1]: it came at most verdict.SweepTime later, or at
+// most turnTime later and after a pause at most twice as long as the one before or behind it, as when somebody ends the
+// processes one by one. A job that went on in between was not being ended.
+func (r *Report) sameSweep(ends []time.Time, i int) bool {
 	pause := ends[i].Sub(ends[i-1])
-	turn := func(i int) time.Duration {
-		if i < 1 || i >= len(ends) || ends[i].Sub(ends[i-1]) > turnTime || r.wentOn(ends[i-1]) {
+	turn := func(k int) time.Duration {
+		if k < 1 || k >= len(ends) || ends[k].Sub(ends[k-1]) > turnTime || r.wentOn(ends[k-1]) {
 			return 0
 		}
-		return ends[i].Sub(ends[i-1])
+		return ends[k].Sub(ends[k-1])
 	}
-	return pause <= sweepTime || turn(i) > 0 && pause <= 2*max(turn(i-1), turn(i+1))
+	return pause <= verdict.SweepTime || turn(i) > 0 && pause <= 2*max(turn(i-1), turn(i+1))
 }
 
 // wentOn reports whether a process has completed operations in a communicator that it made after a time.
@@ -87,7 +82,7 @@ func (r *Report) terminated() {
 	}
 	for left := len(r.procs); len(rest) > 0; {
 		n := 1
-		for n < len(rest) && r.inTurn(got, n) {
+		for n < len(rest) && r.sameSweep(got, n) {
 			n++
 		}
 		if 2*n > left {
@@ -124,7 +119,7 @@ func (r *Report) killed() {
 		ends = append(ends, p.at(p.end.at))
 	}
 	for i := len(ended) - 1; i > 0; i-- {
-		if !r.inTurn(ends, i) {
+		if !r.sameSweep(ends, i) {
 			if !survived(ended[:i]) {
 				return
 			}

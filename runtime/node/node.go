@@ -57,8 +57,8 @@ type Node struct {
 // other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what Start
 // started. If ctx has ended by the time of Stop, as with signal.NotifyContext, the process was told to end, and live
 // communicators are not reported as leaked. As soon as a signal ends a context of signal.NotifyContext, RAS opens no
-// verdicts on what the end of the job does to its ranks, also with WithSignals(false). The same holds as
-// soon as carillon run ends the job, however the program handles signals.
+// verdicts on what the end of the job does to its ranks, also with WithSignals(false). The same holds as soon as
+// carillon run ends the job, however the program handles signals.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

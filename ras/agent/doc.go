@@ -16,8 +16,8 @@
 // The coordinator asks for notes when it hears that something stalls, failed, died or stopped, and then every one to
 // five seconds until no verdict is open. In a healthy job no process asks.
 //
-// The coordinator also reads what the launcher of its host has recorded, which no process can tell: that the job is told to end, so
-// that ends of its processes are no news, and which ranks ended before they met the others.
+// The coordinator also reads what the launcher of its host has recorded, which no process can tell: that the job is
+// told to end, so that ends of its processes are no news, and which ranks ended before they met the others.
 //
 // All agents know the open verdicts, so that any process's health endpoint shows them and the next coordinator
 // continues with them. Only the coordinator notifies receivers outside of the job: one message for each cause.

@@ -209,7 +209,8 @@ func (u *untaped) note(at time.Time, size int) (n verdict.Note, over bool) {
 	host := words.Line(u.of.header.Host)
 	n = verdict.Note{
 		Member: fmt.Sprintf("%s-%d", host, u.end.PID), Host: host, PID: u.end.PID, Rank: u.end.Rank, JobSize: size,
-		Fate: verdict.Departed, FateAge: time.Duration(age), Cause: u.end.Exit.How(), Told: u.end.Exit.Told(), Killed: u.end.Exit.Killed(),
+		Fate: verdict.Departed, FateAge: time.Duration(age), Cause: u.end.Exit.How(), Told: u.end.Exit.Told(),
+		Killed: u.end.Exit.Killed(),
 	}
 	if u.end.Exit.Failed() {
 		n.Fate = verdict.Dead
@@ -296,7 +297,8 @@ func (r *Report) ran(e *osprocess.Entry, dir string, procs []*process) {
 // signaledFirst reports whether a signal to all processes of the job at once ended this one before its launcher got it.
 func (p *process) signaledFirst() bool {
 	late := p.end.signaled - p.end.at
-	return p.end.at > 0 && late > 0 && late <= int64(verdict.SweepTime) && unix.SignalName(p.end.exit.Signal) == p.end.signal
+	return p.end.at > 0 && late > 0 && late <= int64(verdict.SweepTime) &&
+		unix.SignalName(p.end.exit.Signal) == p.end.signal
 }
 
 // lost is a process that failed before it had a tape, and for which its launcher ended the job.

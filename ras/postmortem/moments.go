@@ -136,8 +136,8 @@ func (r *Report) end() moment {
 const mostLater = 8
 
 // later are the moments just before later troubles, which include the ends of processes and the aborts. Of troubles
-// within verdict.SweepTime of each other, only the first counts. The end of the tapes is the last moment, if a process outlived
-// the troubles. If the job ended with them, it is not: processes that are killed in turn are victims.
+// within verdict.SweepTime of each other, only the first counts. The end of the tapes is the last moment, if a process
+// outlived the troubles. If the job ended with them, it is not: processes that are killed in turn are victims.
 func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 	for _, p := range r.procs {
 		if p.end.at > 0 {
@@ -174,8 +174,8 @@ type abort struct {
 const mostAborts = 8
 
 // aborts are those of communicators with an operation that had been launched so long ago that it had stalled unless it
-// was complete, which the rank's own tape doesn't tell. Of aborts within verdict.SweepTime of each other, only the first
-// counts.
+// was complete, which the rank's own tape doesn't tell. Of aborts within verdict.SweepTime of each other, only the
+// first counts.
 func (r *Report) aborts() (all []abort) {
 	for _, p := range r.procs {
 		for _, m := range p.members {

@@ -364,8 +364,8 @@ func TestGroupsOfMessages(t *testing.T) {
 			newJob(4).did(world, 8, allReduce, s6, 0).with(talked(4, 1), 0).exchanges(s5, 1, 2, 3).
 				with(talked(3, 0, 2), 1).with(sent(1, 3), 1).with(talked(3, 1, 3), 2).with(takes(4, 1), 2).
 				with(talked(3, 2), 3).with(takes(4, 2), 3),
-			[]string{`deadlock (likely): rank 1 (node0, pid 1001) called for a message with rank 3, with which it had ` +
-				`exchanged none before; the cycle: rank 1 is in a group`},
+			[]string{`deadlock (likely): rank 1 (node0, pid 1001) called for a message with rank 3, with which it ` +
+				`had exchanged none before; the cycle: rank 1 is in a group`},
 		},
 		{
 			"one has sent a message that its receiver has not called for, and may have gone out",

@@ -12,8 +12,8 @@ import (
 // Describe and Close are for one goroutine at a time, which the caller serialises: each call happens before the next.
 // Operations take no lock, except for the first of a kind, which takes the Writer's. Life, From and State may be called
 // from any goroutine at any time. All may be called after Close. The methods called for each operation or act don't
-// allocate, unless more than 64 operations are in flight, or the communicator fails or ends. A nil *CommWriter is the tape switched off: every method is a
-// no-op.
+// allocate, unless more than 64 operations are in flight, or the communicator fails or ends. A nil *CommWriter is the
+// tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm

@@ -27,7 +27,7 @@ type Writer struct {
 	*mapping
 
 	mu     sync.Mutex
-	free   []int                 // unused slots of the table, the longest unused first
+	free   []int                 // unused slots of the table, in order
 	idle   map[tallyKey][]*tally // tallies without a communicator
 	number uint32                // of the last communicator
 	closed bool

@@ -81,6 +81,7 @@ type watcher struct {
 	heard    time.Time                     // the last answer; zero: none
 	listened time.Time                     // when a stream was last open, even if silent
 	began    time.Time
+	over     bool                     // no process ran at the last look
 	silent   map[endpoint.Target]bool // the targets that didn't answer the last request
 	problem  string
 }
@@ -179,8 +180,13 @@ func (w *watcher) look() (End, bool) {
 		}, true
 	}
 	if w.job = job; !w.job.Running() {
+		if w.stream.open && !w.over { // an agent may still tell what it made of the end
+			w.over = true
+			return End{}, false
+		}
 		return End{Job: true, Text: w.job.Ended()}, true
 	}
+	w.over = false
 	w.reach(Targets(w.job))
 	w.view.Tapes(Tapes(w.job))
 	return End{}, false

@@ -158,8 +158,7 @@ func askAgain(ctx context.Context, client *endpoint.Client, targets []endpoint.T
 }
 
 // askOthers asks endpoints on other hosts, some of which may be out of reach: it reports in one line how many didn't
-// answer, and why the first of them didn't.
-// It returns the endpoints that it asked.
+// answer, and why the first of them didn't. It returns the endpoints that it asked.
 func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (asked []endpoint.Target,
 	snapshots []*health.Snapshot, problems []string,
 ) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,11 +17,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/sse"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -259,6 +262,32 @@ func TestQuietJobIsNotLost(t *testing.T) {
 	w.listened = long
 	if _, over := w.look(); !over {
 		t.Error("an hour after the stream broke, the job goes on")
+	}
+}
+
+// TestEndIsAwaited: when no process of a job runs any more, an endpoint that still streams, such as an agent's, has
+// until the next look to tell of it.
+func TestEndIsAwaited(t *testing.T) {
+	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "over"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	job, err := find.Read(filepath.Dir(w.Path()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, streams := range []bool{false, true} {
+		watcher := newWatcher(Config{Job: job})
+		watcher.stream.open = streams
+		if _, over := watcher.look(); over == streams {
+			t.Errorf("with a stream %t, the first look ends the watching: %t", streams, over)
+		}
+		if end, over := watcher.look(); !over || !end.Job {
+			t.Errorf("with a stream %t, the second look gives %+v, %t", streams, end, over)
+		}
 	}
 }
 

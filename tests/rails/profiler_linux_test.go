@@ -26,7 +26,7 @@ import (
 type told struct {
 	Sent, Received map[string]int // bytes, by owner and peer of the operations
 	Waited         bool           // for the peer
-	Own, Shared    int            // the most operations of the carrier's process that were in use at once
+	Own, Shared    int            // operations of the carrier's process that were in use while it waited for one
 }
 
 // Plug-ins of every process see the operations of other processes, some in the memory that these share, but get only
@@ -49,7 +49,7 @@ func TestContexts(t *testing.T) {
 	for rank, got := range all {
 		want := told{Sent: map[string]int{}, Received: got.Received, Waited: got.Waited}
 		if rank == carrier {
-			want.Waited, want.Own, want.Shared = true, 1024, 512
+			want.Waited, want.Own, want.Shared = true, ownOps, sharedOps
 		}
 		opposite := rank ^ 4 // the rank of its rail
 		for mate := rank &^ 3; mate < rank&^3+4; mate++ {
@@ -71,6 +71,8 @@ const (
 	receiver = 5
 	splits   = 4
 	size     = 600 // no message takes two operations
+
+	ownOps, sharedOps = 1024, 512 // operations of a process's pool, and of the memory that a host's ranks share
 )
 
 func messages(from int) int {
@@ -158,9 +160,9 @@ func profileRank(ctx context.Context, j job) error {
 		}
 		comms = append(comms, comm)
 	}
-	var most fabric.ProxyStats
+	var jammed fabric.ProxyStats
 	if j.Rank == carrier {
-		most, err = jam(ctx, rt, recorder.Path(), func() error { return exchange(ctx, rt, comms) })
+		jammed, err = jam(ctx, rt, recorder.Path(), func() error { return exchange(ctx, rt, comms) })
 	} else {
 		err = exchange(ctx, rt, comms)
 	}
@@ -178,7 +180,7 @@ func profileRank(ctx context.Context, j job) error {
 			err = errors.Join(err, fmt.Errorf("plug-in %s is off: %s", s.Name, s.Off))
 		}
 	}
-	seen.Own, seen.Shared = most.Own, most.Shared
+	seen.Own, seen.Shared = jammed.Own, jammed.Shared
 	for who := range seen.pids {
 		if int(pids[who[0]]) != who[1] {
 			err = errors.Join(err, fmt.Errorf("rank %d is process %d, not %d", who[0], pids[who[0]], who[1]))
@@ -211,7 +213,8 @@ func exchange(ctx context.Context, rt *ccl.Runtime, comms []*ccl.Comm) error {
 }
 
 // jam cuts the host off the network while send runs, until no operation is free and the in-flight table on its tape
-// says that the rank waits for one. It returns the counts at that time.
+// says that the rank waits for one. Both need not hold at once before that: the sockets' buffers first take some of the
+// operations that already filled the pools. It returns the last counts.
 func jam(ctx context.Context, rt *ccl.Runtime, path string, send func() error) (s fabric.ProxyStats, err error) {
 	reader, err := tape.Open(path)
 	if err != nil {
@@ -227,8 +230,13 @@ func jam(ctx context.Context, rt *ccl.Runtime, path string, send func() error) (
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	waits := func(c tape.Slot) bool { return c.Phase == tape.PhasePool }
-	for !slices.ContainsFunc(reader.Slots(), waits) && ctx.Err() == nil {
-		<-tick.C
+	for s.Own < ownOps || s.Shared < sharedOps || !slices.ContainsFunc(reader.Slots(), waits) {
+		select {
+		case <-ctx.Done():
+			return s, errors.Join(ctx.Err(), link("up"), sending.Wait())
+		case <-tick.C:
+			s = rt.ProxyStats()
+		}
 	}
-	return rt.ProxyStats(), errors.Join(link("up"), sending.Wait())
+	return s, errors.Join(link("up"), sending.Wait())
 }

@@ -76,7 +76,7 @@ func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 	}
 	switch {
 	case len(v.Culprits) > 0:
-		ev.Subject, ev.Rank = v.Culprits[0].String(), rankText(v.Culprits[0].Job)
+		ev.Subject, ev.Rank = v.Culprits[0].String(), v.CulpritNumbers()
 		if more := len(v.Culprits) - 1; more > 0 {
 			ev.Subject += fmt.Sprintf(" and %d more", more)
 		}

@@ -224,7 +224,7 @@ func TestVerdictEventCanBeRead(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil || got.ID != v.ID || got.Reason != "rank_dead" {
 		t.Errorf("%s is read as %+v (%v)", b, got, err)
 	}
-	if ev.Subject != "rank 3 and 1 more" || ev.Rank != "3" || ev.Key != VerdictKey(v.ID) {
+	if ev.Subject != "rank 3 and 1 more" || ev.Rank != "3 and 4" || ev.Key != VerdictKey(v.ID) {
 		t.Errorf("the event is about %q, rank %q, key %q", ev.Subject, ev.Rank, ev.Key)
 	}
 }

@@ -90,7 +90,7 @@ type Event struct {
 	Job string
 	// Reason is the stable name of the reason: "not_entered".
 	Reason string
-	// Rank is the rank at fault, as a rank of the job, in decimal.
+	// Rank is the rank at fault, as a rank of the job: "3", or "2 and 5" for several ranks.
 	Rank string
 	// Labels distinguish its alert from others of its type, in place of the Reason. They aren't part of the CloudEvent.
 	Labels map[string]string

@@ -114,6 +114,18 @@ func (v *Verdict) Suspects() (ranks []Rank) {
 	return ranks
 }
 
+// CulpritNumbers lists the culprits by their ranks in the job, as words.Numbers does: "3", "2 and 5". It is empty if none
+// is known by its rank in the job.
+func (v *Verdict) CulpritNumbers() string {
+	var numbers []int
+	for _, r := range v.Culprits {
+		if r.Job >= 0 {
+			numbers = append(numbers, r.Job)
+		}
+	}
+	return words.Numbers(numbers)
+}
+
 // setID makes the verdict's ID from its reason and its culprits; for a mismatch, or if no culprit is known, from its
 // reason and the meeting at which it shows.
 func (v *Verdict) setID() {

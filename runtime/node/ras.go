@@ -419,7 +419,7 @@ func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool
 			continue
 		}
 		f := trace.Finding{Rank: -1, Reason: o.Reason.String(), Text: o.Text.String()}
-		if len(o.Culprits) > 0 && o.Comm == comm {
+		if len(o.Culprits) == 1 && o.Comm == comm {
 			f.Rank = o.Culprits[0].Comm
 		}
 		return f, true

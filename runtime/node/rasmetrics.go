@@ -1,7 +1,6 @@
 package node
 
 import (
-	"strconv"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,11 +49,8 @@ func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 	open := map[key]int{}
 	for _, o := range m.agent.Open() {
 		k := key{reason: o.Reason.String(), severity: health.SeverityOf(&o.Verdict)}
-		switch {
-		case len(open) >= maxCulprits:
+		if k.culprit = o.CulpritNumbers(); len(open) >= maxCulprits {
 			k.culprit = semconv.LabelValueOther
-		case len(o.Culprits) > 0 && o.Culprits[0].Job >= 0:
-			k.culprit = strconv.Itoa(o.Culprits[0].Job)
 		}
 		open[k]++
 	}

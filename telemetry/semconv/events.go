@@ -38,7 +38,7 @@ const (
 	EventKey        = attribute.Key("ccl.event.key")        // the same for all events of one condition. Stable.
 	EventCause      = attribute.Key("ccl.event.cause")      // the explaining event's key; absent if unknown. Stable.
 	EventReason     = attribute.Key("ccl.event.reason")     // the name of why: "not_entered"; absent if none. Stable.
-	EventRank       = attribute.Key("ccl.event.rank")       // the job's rank at fault; absent if none is. Stable.
+	EventRank       = attribute.Key("ccl.event.rank")       // the job's ranks at fault: "3", "2 and 5". Stable.
 	EventRepeats    = attribute.Key("ccl.event.repeats")    // how many were folded into it; absent if none. Stable.
 	EventSuppressed = attribute.Key("ccl.event.suppressed") // how many symptoms it held back; absent if none. Stable.
 	EventData       = attribute.Key("ccl.event.data")       // the event's data, JSON. Stable.

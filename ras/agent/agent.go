@@ -64,6 +64,7 @@ type Agent struct {
 	changed chan struct{}    // closed and replaced when settled changes
 	members []mesh.Status    // all known ones, as the machine got them last
 	ended   []mesh.Status    // of these, the ones that only the launcher knew
+	noted   []mesh.Status    // all processes that, by the launcher, have ended
 	lists   map[string]*list // by agent: the processes for which it answers
 	own     list             // of Config.Kept, as sent to the other agents
 
@@ -294,13 +295,9 @@ func (a *Agent) membership() Membership {
 		}
 	}
 	a.changes(all)
-	a.locked(func() {
-		a.ended = slices.DeleteFunc(slices.Clone(a.ended), func(s mesh.Status) bool {
-			return hasRank(all, s.Member.Rank)
-		})
-		all = append(all, a.ended...)
-		a.members = all
-	})
+	unknown := a.addEnds(all)
+	all = append(all, unknown...)
+	a.locked(func() { a.ended, a.members = unknown, all })
 	return Membership{slices.Clone(all)}
 }
 

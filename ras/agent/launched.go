@@ -46,15 +46,14 @@ func (a *Agent) launched(ctx context.Context, now time.Time) []verdict.Note {
 		return nil
 	}
 	l := a.cfg.Launched()
-	var more []mesh.Status
 	var names []string
 	for _, s := range l.Ends {
 		if !hasRank(a.members, s.Member.Rank) {
-			more, names = append(more, s), append(names, s.Member.Name)
+			names = append(names, s.Member.Name)
 		}
 	}
-	if len(more) > 0 {
-		a.locked(func() { a.ended = append(a.ended, more...) })
+	if len(l.Ends) > len(a.noted) {
+		a.noted = l.Ends
 		a.effects(ctx, now, a.machine.Step(now, a.membership()))
 	}
 	if !l.Told.IsZero() {
@@ -65,6 +64,22 @@ func (a *Agent) launched(ctx context.Context, now time.Time) []verdict.Note {
 		a.effects(ctx, now, a.machine.Step(now, in))
 	}
 	return a.tapesOf(names)
+}
+
+// addEnds completes the members that announced that they leave by how their processes ended. It returns the processes
+// with ranks that are not among the members.
+func (a *Agent) addEnds(members []mesh.Status) (unknown []mesh.Status) {
+	for _, end := range a.noted {
+		if !hasRank(members, end.Member.Rank) {
+			unknown = append(unknown, end)
+		}
+		for i := range members {
+			if m := &members[i]; m.Member.Name == end.Member.Name && m.State == mesh.Left && m.Cause == mesh.CauseTold {
+				m.Cause, m.Exit = end.Cause, end.Exit
+			}
+		}
+	}
+	return unknown
 }
 
 // tapesOf returns the notes of those named processes that only the launcher knew. Without a tape, a note has only the

@@ -73,6 +73,33 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
+// TestLeftAndExited: a process that announced that it leaves, as a deferred Stop does in a panic, has the exit that the
+// launcher recorded.
+func TestLeftAndExited(t *testing.T) {
+	dir := t.TempDir()
+	self := mesh.Member{Name: "a-1", Host: "a", ID: process.Self(), JobSize: 2}
+	left := mesh.Status{Member: self.Beside(17, 1), State: mesh.Left, Cause: mesh.CauseTold, Since: time.Now()}
+	began := process.Monotonic()
+	for _, e := range []process.Entry{{Rank: -1}, {Rank: 1, PID: 17, Exit: process.Exit{Known: true, Code: 2}}} {
+		e.Began = began
+		if err := process.AppendEntry(dir, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := New(self, func() verdict.Note { return inInit(self) }, Config{
+		Kept: func() []mesh.Status { return []mesh.Status{left} }, Event: func(bus.Event, bool) {},
+	})
+	a.noted = FromLedger(dir, self)().Ends
+	for _, s := range a.membership().Members {
+		if got, want := CauseText(&s), "it exited with 2"; s.Member.Rank == 1 && got != want {
+			t.Errorf("rank 1 has left: %q, want %q", got, want)
+		}
+	}
+	if len(a.ended) > 0 {
+		t.Errorf("%v are taken for processes that only the launcher knew", a.ended)
+	}
+}
+
 // inInit is the note of rank 0 of 2, which waits in its init.
 func inInit(self mesh.Member) (n verdict.Note) {
 	identify(&n, &self)

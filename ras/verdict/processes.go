@@ -245,7 +245,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 		}
 		if len(n.Slots) == 0 && fate != Departed {
 			r := Rank{Member: n.Member, Host: n.Host, PID: n.PID}
-			calls = append(calls, say("the tape of %s could not be read", r.Process()))
+			calls = append(calls, say("%s was in no communicator, or its tape could not be read", r.Process()))
 		}
 	}
 	slices.SortFunc(v.Culprits, byRank)

@@ -5,6 +5,7 @@ import (
 	"log"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,8 +92,12 @@ func TestStopped(t *testing.T) {
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if named := regexp.MustCompile(`reason=(\S+) culprit=(\S+) type=dev.carillon.verdict.opened`).
-		FindAllString(job.Output(), -1); len(named) != 1 {
+	named := regexp.MustCompile(`reason=(\S+) culprit=(\S+) type=dev.carillon.verdict.opened`).
+		FindAllString(job.Output(), -1)
+	named = slices.DeleteFunc(named, func(v string) bool { // a busy machine starts a rank late
+		return strings.HasPrefix(v, "reason=not_joined ")
+	})
+	if len(named) != 1 {
 		t.Errorf("the verdicts are %q", named)
 	}
 }

@@ -1,6 +1,7 @@
 package ccl_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newRuntime(t testing.TB, cfg ccl.Config) *ccl.Runtime {
 	t.Helper()
-	cfg.Engine, cfg.Log = host.Kind(), slog.New(slog.DiscardHandler)
+	cfg.Engine, cfg.Log = host.Kind(), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	rt, err := ccl.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 // joinRun makes the process part of the run that rank 0 of a world has, and gives the world its id in that run. Until
 // then the world has an id that all runs in the same environment share.
 func (c *core) joinRun(zero *meet.Introduction) {
+	c.rt.metWorld.Store(true)
 	c.rt.inRun(zero.Run)
 	c.id = lifecycle.RunCommID(c.id, zero.Run)
 	c.life.Identify(c.id)
@@ -86,7 +87,7 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 				return nil, nil, m.ended(err)
 			}
 		}
-		at = rt.point.DialWorld(id)
+		at = rt.point.DialWorld(id, rt.metWorld.Load())
 	}
 	c, err := m.open(id)
 	if err != nil {

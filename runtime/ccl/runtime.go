@@ -74,8 +74,9 @@ type Runtime struct {
 
 	run atomic.Uint64 // the lifecycle.Run of the process; 0 until it is known
 
-	naming sync.Mutex // held while a World gets its number
-	worlds int        // number of calls of World that have begun; guarded by naming
+	naming   sync.Mutex  // held while a World gets its number
+	worlds   int         // number of calls of World that have begun; guarded by naming
+	metWorld atomic.Bool // in a World, this process has met the others
 }
 
 // New makes a Runtime. Close ends it.

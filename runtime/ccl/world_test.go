@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -11,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
@@ -148,6 +152,55 @@ func TestWorldThatWasNotBegunOnTape(t *testing.T) {
 	}
 	if !errors.Is(errs[2], ccl.ErrRuntimeClosed) {
 		t.Errorf("World on a closed runtime: %v", errs[2])
+	}
+}
+
+// TestRankZeroIsLateForItsSecondWorld: a rank that has met rank 0 at the job's address waits there for rank 0's second
+// World for as long as its context lets it.
+func TestRankZeroIsLateForItsSecondWorld(t *testing.T) {
+	t.Parallel() // it waits for eight seconds
+	worlds, taken := worldOf(t)
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan time.Duration, 16) // as rank 1's log says
+	log := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == "waited" {
+				waits <- a.Value.Duration()
+			}
+			return a
+		},
+	}))
+	rts := [2]*ccl.Runtime{
+		newRuntime(t, ccl.Config{World: worlds[0]}), newRuntime(t, ccl.Config{World: worlds[1], Log: log}),
+	}
+	var late, early errgroup.Group
+	world := func(rt *ccl.Runtime) func() error {
+		return func() error {
+			c, err := rt.World(t.Context())
+			if err != nil {
+				return err
+			}
+			return c.Destroy(t.Context())
+		}
+	}
+	late.Go(world(rts[0]))
+	if err := errors.Join(world(rts[1])(), late.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	early.Go(func() error {
+		defer close(waits)
+		return world(rts[1])()
+	})
+	for waited := range waits {
+		if waited >= 8*time.Second {
+			late.Go(world(rts[0]))
+			break
+		}
+	}
+	if err := errors.Join(early.Wait(), late.Wait()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -93,9 +94,15 @@ func (p *Point) ServeWorld(id lifecycle.UniqueID, address string) error {
 	return p.server.Serve(p.world, id)
 }
 
-// DialWorld returns the rendezvous at the job's address, which rank 0 may not serve yet. It doesn't use the network.
-func (p *Point) DialWorld(id lifecycle.UniqueID) rendezvous.Rendezvous {
-	return tcp.Dial(id, tcp.Config{Wire: p.wire, Log: p.log})
+// DialWorld returns the rendezvous at the job's address, which rank 0 may not serve yet. met says that this process has
+// met rank 0 there before: then nobody there means that rank 0's process has ended, and an id that isn't known that
+// rank 0 is late. It doesn't use the network.
+func (p *Point) DialWorld(id lifecycle.UniqueID, met bool) rendezvous.Rendezvous {
+	cfg := tcp.Config{Wire: p.wire, Log: p.log, Serves: met}
+	if met {
+		cfg.UnknownTime = math.MaxInt64
+	}
+	return tcp.Dial(id, cfg)
 }
 
 // Dial returns the rendezvous of the ranks that have these ids, made by NewUniqueID, in the same order on all ranks:

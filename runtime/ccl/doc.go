@@ -18,9 +18,10 @@
 //
 // A call blocks until its own part is done and its buffers may be reused, unless its name begins with I (it returns a
 // Work), the communicator is non-blocking, or the call's context is a Group. Every blocking call obeys its context.
-// When the context ends inside an operation, the operation is abandoned and the communicator fails, here and on all
-// other ranks, which return a PeerError that names this rank: a communicator whose ranks disagree about what was done
-// can't be used any more.
+// When the context ends inside an operation, or had ended before it, the operation is abandoned and the communicator
+// fails, here and on all other ranks: a communicator whose ranks disagree about what was done can't be used any more.
+// Ranks that have not completed the operation return a PeerError that names this rank. This rank's own error names the
+// rank that it waited for; errors.Is finds the context's error in it.
 //
 // # GPUs
 //

@@ -44,7 +44,8 @@ func (w *Work) ended() bool {
 }
 
 // Wait blocks until the operation is done, and returns its error, or until ctx ends, and returns ctx's error; the
-// operation then continues.
+// operation then continues. An operation of a group begins when the group ends: to wait for it inside of the group's
+// function blocks until ctx ends.
 func (w *Work) Wait(ctx context.Context) error {
 	if w.absent() {
 		return nilWork()

@@ -54,6 +54,7 @@ type Config struct {
 type Log struct {
 	cfg           Config
 	versionLogged bool
+	leaks         map[lifecycle.Site]uint64 // by where the communicators were made; the keys have no time and goroutine
 }
 
 // New makes a Log.
@@ -64,7 +65,7 @@ func New(cfg Config) (*Log, error) {
 	case cfg.Wall == nil:
 		return nil, errors.New("eventlog: Config.Wall is nil; give it the tape's Header.Wall")
 	}
-	return &Log{cfg: cfg}, nil
+	return &Log{cfg: cfg, leaks: map[lifecycle.Site]uint64{}}, nil
 }
 
 // Observe takes the next step of the model. It reads s only during the call. A step without a line costs nanoseconds.
@@ -105,6 +106,13 @@ func (l *Log) Observe(s *model.Step) {
 			level = slog.LevelWarn // it was never ended, and no call returns that error
 		}
 		n, _ := r.Refused()
+		if r.Code == lifecycle.CodeLeaked {
+			at := lifecycle.Site{Func: r.Site.Func, File: r.Site.File, Line: r.Site.Line}
+			l.leaks[at]++
+			if n = l.leaks[at]; n&(n-1) != 0 {
+				return
+			}
+		}
 		l.log(s, level, semconv.LifeSpan(r), appendIf(nil, n > 1, slog.Uint64(semconv.LogTimes, n))...)
 	default: // a life record has no other
 	}

@@ -3,6 +3,8 @@ package eventlog_test
 import (
 	"bytes"
 	"log/slog"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +121,28 @@ func TestRefusedAgainAndAgain(t *testing.T) {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("want %q in line %d: %q", want, i, lines[i])
 		}
+	}
+}
+
+// TestLeakAgainAndAgain: of the communicators that a loop makes and leaks, the 1st, 2nd, 4th and so on have a line.
+func TestLeakAgainAndAgain(t *testing.T) {
+	l, out := newLog(t, slog.LevelInfo, nil)
+	for i := range 12 {
+		ev := life(tape.LifeRecord{
+			Time: int64(i), Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse,
+			Code: lifecycle.CodeLeaked, Peer: -1, Site: lifecycle.Site{Func: "f", File: "f.go", Line: 1 + i/9, Goroutine: uint64(i)},
+		})
+		l.observe(&ev)
+	}
+	var got []string
+	for line := range strings.Lines(out.taken()) {
+		got = append(got, regexp.MustCompile(`f\.go:\d|times=\d+`).FindAllString(line, -1)...)
+	}
+	want := []string{
+		"f.go:1", "f.go:1", "times=2", "f.go:1", "times=4", "f.go:1", "times=8", "f.go:2", "f.go:2", "times=2",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the lines have %q, want %q", got, want)
 	}
 }
 

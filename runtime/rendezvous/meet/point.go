@@ -30,7 +30,7 @@ type Point struct {
 }
 
 // ErrClosed is the error of a Point after its Close.
-var ErrClosed = errors.New("the runtime is closed: no communicator can be made any more")
+var ErrClosed = errors.New("the runtime is closed")
 
 // New makes a Point. door returns the process's listener, and is called when the Point first serves a rendezvous. wire
 // is the least protection of its connections. log gets a line while a rank waits for others.

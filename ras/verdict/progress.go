@@ -365,7 +365,7 @@ func (w *walk) inKnot(a *actor) bool {
 // alike are the ranks that run the same program as a rank: its mates; if it has fewer than two, the ranks with the same
 // counters; if there are none, the ranks whose counters differ by one. Counters prove little: unless they are equal and
 // their ranks all in step with each other, unlike the stages of a pipeline, only ranks that were in step with the rank
-// count.
+// count, and those of its stage that it is behind: a late rank may be further behind than their trails go back.
 func (g *graph) alike(a *actor) []*actor {
 	nearest := 1
 	for _, o := range g.actors {
@@ -389,7 +389,40 @@ func (g *graph) alike(a *actor) []*actor {
 	}) {
 		return near
 	}
-	return slices.DeleteFunc(near, func(o *actor) bool { return !a.track.wereInStep(o.track) })
+	return slices.DeleteFunc(near, func(o *actor) bool {
+		return !a.track.wereInStep(o.track) && !a.behindInStage(o)
+	})
+}
+
+// behindMost is the part of its calls of each kind by which a rank is at most behind another one of its program: a few
+// steps of many.
+const behindMost = 1.0 / 8
+
+// behindInStage reports whether a rank is behind another one of the same stage of parallel pipelines, for all that is
+// known: they have the same place in groups of the same role and size that exchange messages, and the rank has made
+// somewhat fewer calls of each kind.
+func (a *actor) behindInStage(o *actor) bool {
+	same := false
+	for _, s := range a.slots {
+		if !s.hasMessages() || o.slotIn(s.Comm) != nil {
+			continue
+		}
+		same = slices.ContainsFunc(o.slots, func(t *Slot) bool {
+			return t.Rank == s.Rank && t.Size == s.Size && o.role(t) == a.role(s)
+		})
+		if !same {
+			return false
+		}
+	}
+	if !same || len(a.track.now) != len(o.track.now) {
+		return false
+	}
+	for key, n := range o.track.now {
+		if own := a.track.now[key]; own > n || float64(n-own) > behindMost*float64(n) {
+			return false
+		}
+	}
+	return true
 }
 
 // leastInStep is how many calls two ranks must have made in one order to be known to run the same program.

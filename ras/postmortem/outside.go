@@ -12,18 +12,27 @@ import (
 // turnTime is the longest time from one end to the next when somebody ends processes in turn.
 const turnTime = 3 * time.Second
 
-// sameSweep reports whether ends[i] belongs to one sweep with ends[i-1]: it came at most verdict.SweepTime later, or at
-// most turnTime later and after a pause at most twice as long as the one before or behind it, as when somebody ends the
-// processes one by one. A job that went on in between was not being ended.
-func (r *Report) sameSweep(ends []time.Time, i int) bool {
-	pause := ends[i].Sub(ends[i-1])
-	turn := func(k int) time.Duration {
-		if k < 1 || k >= len(ends) || ends[k].Sub(ends[k-1]) > turnTime || r.wentOn(ends[k-1]) {
+// sweeps sorts processes by a time at which each was ended, and divides them into sweeps. A process belongs to the sweep
+// of the one before it if it was ended at most verdict.SweepTime later, or at most turnTime later and after a pause at
+// most twice as long as the one before or behind it, as when somebody ends the processes one by one. A job that went on
+// in between was not being ended.
+func (r *Report) sweeps(procs []*process, end func(*process) time.Time) (all [][]*process) {
+	slices.SortStableFunc(procs, func(a, b *process) int { return end(a).Compare(end(b)) })
+	pause := func(i int) time.Duration { return end(procs[i]).Sub(end(procs[i-1])) }
+	turn := func(i int) time.Duration {
+		if i < 1 || i >= len(procs) || pause(i) > turnTime || r.wentOn(end(procs[i-1])) {
 			return 0
 		}
-		return ends[k].Sub(ends[k-1])
+		return pause(i)
 	}
-	return pause <= verdict.SweepTime || turn(i) > 0 && pause <= 2*max(turn(i-1), turn(i+1))
+	for i, p := range procs {
+		if i > 0 && (pause(i) <= verdict.SweepTime || turn(i) > 0 && turn(i) <= 2*max(turn(i-1), turn(i+1))) {
+			all[len(all)-1] = append(all[len(all)-1], p)
+		} else {
+			all = append(all, []*process{p})
+		}
+	}
+	return all
 }
 
 // wentOn reports whether a process has completed operations in a communicator that it made after a time.
@@ -66,32 +75,22 @@ func asked(signal unix.Signal) bool {
 // terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of the processes
 // that were left got it in one sweep. A signal to a few processes is the end of these alone.
 func (r *Report) terminated() {
-	var rest []*process
-	var got []time.Time
+	var told []*process
 	for _, p := range r.procs {
 		launcher := p.end.failed > 0 && p.header.Terminated >= p.end.failed // it was the launcher's SIGTERM
 		if p.header.Terminated > 0 && p.end.signaled == 0 && !launcher {
-			rest = append(rest, p)
+			told = append(told, p)
 		}
 	}
-	slices.SortFunc(rest, func(a, b *process) int {
-		return a.at(a.header.Terminated).Compare(b.at(b.header.Terminated))
-	})
-	for _, p := range rest {
-		got = append(got, p.at(p.header.Terminated))
-	}
-	for left := len(r.procs); len(rest) > 0; {
-		n := 1
-		for n < len(rest) && r.sameSweep(got, n) {
-			n++
-		}
-		if 2*n > left {
-			for _, p := range rest {
+	left, most := len(r.procs), false
+	for _, sweep := range r.sweeps(told, func(p *process) time.Time { return p.at(p.header.Terminated) }) {
+		most = most || 2*len(sweep) > left
+		left -= len(sweep)
+		for _, p := range sweep {
+			if most {
 				p.end.signaled, p.end.signal = p.header.Terminated, "SIGTERM"
 			}
-			return
 		}
-		rest, got, left = rest[n:], got[n:], left-n
 	}
 }
 
@@ -113,20 +112,13 @@ func (r *Report) killed() {
 		}
 		ended = append(ended, p)
 	}
-	slices.SortStableFunc(ended, byEnd)
-	var ends []time.Time
-	for _, p := range ended {
-		ends = append(ends, p.at(p.end.at))
-	}
-	for i := len(ended) - 1; i > 0; i-- {
-		if !r.sameSweep(ends, i) {
-			if !survived(ended[:i]) {
-				return
-			}
-			ended = ended[i:]
-			break
+	sweeps := r.sweeps(ended, func(p *process) time.Time { return p.at(p.end.at) })
+	for ; len(sweeps) > 1; sweeps = sweeps[1:] {
+		if !survived(sweeps[0]) {
+			return
 		}
 	}
+	ended = slices.Concat(sweeps...)
 	first := slices.IndexFunc(ended, func(p *process) bool { return p.end.exit.Signal != 0 })
 	if first < 0 || !survived(ended[:first]) {
 		return

@@ -134,19 +134,19 @@ func ends(procs []*process, ledgers []ledger) {
 func (r *Report) endings(procs []*process, ledgers []ledger) {
 	for _, l := range ledgers {
 		r.findUntaped(&l, procs)
-		var untaped *osprocess.Entry // the last process that failed without a tape
+		var failed *osprocess.Entry // the last process that failed without a tape
 		for i := range l.entries {
 			e := &l.entries[i]
 			taped := func(p *process) bool { return p.header.Rank == e.Rank }
 			switch {
 			case e.PID == 0 && e.Ended != "":
-				r.told(e, l.dir, procs, untaped)
-				untaped = nil
+				r.launcherEnds(e, l.dir, procs, failed)
+				failed = nil
 			case e.PID == 0 || e.Stays != nil:
 			case e.Program:
-				r.ran(e, l.dir, procs)
+				r.programEnded(e, l.dir, procs)
 			case e.Exit.Failed() && !slices.ContainsFunc(procs, taped):
-				untaped = e
+				failed = e
 			}
 		}
 	}
@@ -185,31 +185,31 @@ func (r *Report) findUntaped(l *ledger, procs []*process) {
 	if of == nil {
 		return
 	}
-	began := int64(0)
-	ours := func(e *osprocess.Entry) bool {
-		return e.Began > 0 && !e.Program && e.Boot == of.header.KernelBoot.String()
-	}
-	for i := range l.entries {
-		if e := &l.entries[i]; ours(e) && e.Began <= of.first {
-			began = max(began, e.Began)
-		}
-	}
+	boot := of.header.KernelBoot.String()
+	began := osprocess.RunBegan(l.entries, boot, of.first)
 	for i := range l.entries {
 		e := &l.entries[i]
 		taped := func(p *process) bool { return p.header.Rank == e.Rank }
-		if ours(e) && e.Began == began && e.PID != 0 && e.Exit.Known && !slices.ContainsFunc(procs, taped) {
+		ours := began > 0 && e.Began == began && !e.Program && e.Boot == boot
+		if ours && e.PID != 0 && e.Exit.Known && !slices.ContainsFunc(procs, taped) {
 			r.untaped = append(r.untaped, untaped{e, of})
 		}
 	}
 }
 
+// at is when the process ended.
+func (u *untaped) at() time.Time { return u.of.at(u.end.Mono) }
+
+// name names the process in a sentence: "rank 2 (pid 4711)".
+func (u *untaped) name() string { return fmt.Sprintf("rank %d (pid %d)", u.end.Rank, u.end.PID) }
+
 // note is the note of the process at a time; false if it ran then, as far as is known.
 func (u *untaped) note(at time.Time, size int) (n verdict.Note, over bool) {
-	age := u.of.mono(at) - u.end.Mono
+	age := at.Sub(u.at())
 	host := words.Line(u.of.header.Host)
 	n = verdict.Note{
 		Member: fmt.Sprintf("%s-%d", host, u.end.PID), Host: host, PID: u.end.PID, Rank: u.end.Rank, JobSize: size,
-		Fate: verdict.Departed, FateAge: time.Duration(age), Cause: u.end.Exit.How(), Told: u.end.Exit.Told(),
+		Fate: verdict.Departed, FateAge: age, Cause: u.end.Exit.How(), Told: u.end.Exit.Told(),
 		Killed: u.end.Exit.Killed(),
 	}
 	if u.end.Exit.Failed() {
@@ -218,9 +218,9 @@ func (u *untaped) note(at time.Time, size int) (n verdict.Note, over bool) {
 	return n, age >= 0
 }
 
-// told takes an entry that a launcher ends the job with tapes in dir, perhaps because of untaped, a process without a
-// tape.
-func (r *Report) told(e *osprocess.Entry, dir string, procs []*process, untaped *osprocess.Entry) {
+// launcherEnds takes an entry that a launcher ends the job with tapes in dir. failed is the last process that had failed
+// without a tape; nil if none had.
+func (r *Report) launcherEnds(e *osprocess.Entry, dir string, procs []*process, failed *osprocess.Entry) {
 	for _, p := range procs {
 		switch {
 		case p.header.KernelBoot.String() != e.Boot:
@@ -229,9 +229,8 @@ func (r *Report) told(e *osprocess.Entry, dir string, procs []*process, untaped 
 			if p.end.failed == 0 {
 				p.end.failed = e.Mono
 			}
-			if untaped != nil {
-				name := fmt.Sprintf("rank %d (pid %d)", untaped.Rank, untaped.PID)
-				r.lost = &lost{name, untaped.Exit.How(), untaped.Mono, e.Mono, p}
+			if failed != nil {
+				r.failedUntaped = &untaped{failed, p}
 			}
 		case p.end.failed > 0:
 		case p.end.signaled == 0 || e.Mono < p.end.signaled:
@@ -282,9 +281,9 @@ func (n *ending) learn(e *osprocess.Entry, last int64) {
 	n.at = n.seen
 }
 
-// ran takes the end of a program that carillon attach ran, with tapes in dir. The program is this run's if it began
+// programEnded takes the end of a program that carillon attach ran, with tapes in dir. The program is this run's if it began
 // before the first sign of life of all processes, and ended after their last. The first such program counts.
-func (r *Report) ran(e *osprocess.Entry, dir string, procs []*process) {
+func (r *Report) programEnded(e *osprocess.Entry, dir string, procs []*process) {
 	within := func(p *process) bool {
 		return filepath.Dir(p.path) == dir && p.header.KernelBoot.String() == e.Boot &&
 			(e.Began <= p.first || p.first == 0) && p.last <= e.Mono
@@ -299,13 +298,6 @@ func (p *process) signaledFirst() bool {
 	late := p.end.signaled - p.end.at
 	return p.end.at > 0 && late > 0 && late <= int64(verdict.SweepTime) &&
 		unix.SignalName(p.end.exit.Signal) == p.end.signal
-}
-
-// lost is a process that failed before it had a tape, and for which its launcher ended the job.
-type lost struct {
-	name, how string
-	at, told  int64    // its end, and when the launcher began to end the others, on of's clock
-	of        *process // one of the others
 }
 
 // byEnd orders processes by when they ended.

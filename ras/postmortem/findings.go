@@ -134,6 +134,18 @@ func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 	if r.frozen(at) {
 		return nil
 	}
+	notes := r.notes(at)
+	for i := range r.untaped {
+		if n, over := r.untaped[i].note(at, r.size); over {
+			notes = append(notes, n)
+		}
+	}
+	verdicts, _ := verdict.Diagnose(notes)
+	return verdicts
+}
+
+// notes are those of the processes with tapes at a time.
+func (r *Report) notes(at time.Time) []verdict.Note {
 	all, errs := make([]verdict.Note, len(r.procs)), make([]error, len(r.procs))
 	parallel(len(r.procs), func(i int) { all[i], errs[i] = r.note(r.procs[i], at) })
 	notes := make([]verdict.Note, 0, len(all))
@@ -147,13 +159,7 @@ func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 		}
 		notes = append(notes, all[i])
 	}
-	for i := range r.untaped {
-		if n, over := r.untaped[i].note(at, r.size); over {
-			notes = append(notes, n)
-		}
-	}
-	verdicts, _ := verdict.Diagnose(notes)
-	return verdicts
+	return notes
 }
 
 // quietTime is how long, at least, a process must give no sign of life, while others do, to count as stopped.

@@ -71,8 +71,8 @@ func (r *Report) moments() []moment {
 			trouble(a.at, a.of.abortText(), false)
 		}
 	}
-	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {
-		first = &moment{at: l.of.at(l.at), trouble: l.name + " failed", ended: true}
+	if u := r.failedUntaped; u != nil && (first == nil || !first.at.Before(u.of.at(u.of.end.failed))) {
+		first = &moment{at: u.at(), trouble: u.name() + " failed", ended: true}
 	}
 	if first != nil {
 		what := first.trouble

@@ -62,11 +62,7 @@ func (r *Report) well(how, text string) Ending {
 
 // partial tells whether the tapes don't show all of the job: processes have none, or operations are in CUDA graphs.
 func (r *Report) partial() bool {
-	return slices.ContainsFunc(r.comms, func(c *comm) bool {
-		_, absent := c.absent()
-		captured := func(m *member) bool { return m.Captured > 0 }
-		return absent > 0 && !r.unjoined(c) || slices.ContainsFunc(c.members, captured)
-	})
+	return slices.ContainsFunc(r.Comms, func(c Comm) bool { return c.untaped() || c.Captured > 0 })
 }
 
 // ending says how the job ended. at is the moment of the findings.
@@ -92,11 +88,11 @@ func (r *Report) ending(at moment) Ending {
 		return r.runs(in[StateAlive], at, hung)
 	case told != nil && at.ended:
 		return r.canceled(told, at)
-	case r.lost != nil && at.ended:
-		l := r.lost
-		return Ending{How: "failed", Time: l.of.at(l.at), Text: fmt.Sprintf(
+	case r.failedUntaped != nil && at.ended:
+		u := r.failedUntaped
+		return Ending{How: "failed", Time: u.at(), Text: fmt.Sprintf(
 			"%s failed at %s, before it had a tape: %s. Its output may say why; the tapes don't.",
-			capital(l.name), clockTime(l.of.at(l.at)), l.how)}
+			capital(u.name()), clockTime(u.at()), u.end.Exit.How())}
 	case in[StateClosed]+in[StateExited]+swept == len(r.procs) && !hung && (swept == 0 || len(failures) > 0):
 		return r.endedByItself(failures, in[StateExited])
 	case hung:
@@ -322,8 +318,8 @@ const longTime = 2 * time.Second
 // empty if no call had waited for longTime.
 func (r *Report) tooShort(at time.Time) string {
 	var slots []verdict.Slot
-	for _, p := range r.procs {
-		if n, err := r.note(p, at); err == nil && n.Fate == verdict.Alive {
+	for _, n := range r.notes(at) {
+		if n.Fate == verdict.Alive {
 			slots = append(slots, n.Slots...)
 		}
 	}

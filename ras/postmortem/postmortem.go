@@ -167,13 +167,13 @@ func (r *Report) build(procs []*process, opts *Options) error {
 	r.sweep()
 	r.terminated()
 	r.killed()
+	r.Comms = r.reportComms()
 	if err := r.judge(opts); err != nil {
 		return err
 	}
 	for _, p := range procs {
 		r.Processes = append(r.Processes, r.process(p, cs))
 	}
-	r.Comms = r.reportComms()
 	r.Done, r.timed = allDone(procs, opts), opts.Since > 0
 	r.Events = timeline(procs, r.End, opts)
 	r.unmatched(opts)

@@ -46,19 +46,19 @@ type Report struct {
 	// Problems say what of the input could not be used or trusted.
 	Problems []Problem `json:"problems"`
 
-	procs   []*process
-	lost    *lost            // nil: none was
-	untaped []untaped        // processes of this run that left no tape
-	program *osprocess.Entry // the end of what carillon attach ran; nil: not known
-	past    bool             // it runs, and Findings are of a time before now
-	hung    bool             // something held it up when it was ended from outside, after Findings
-	comms   []*comm          // in the order in which they were made
-	run     int              // number of Run, from 1
-	size    int              // ranks of the job; 0 if unknown
-	timed   bool             // the options bound the time
-	latest  bool             // of several jobs, this one wrote last
-	emptied []string         // tapes that were truncated to nothing
-	at      time.Time        // Options.At, at which the job was judged
+	procs         []*process
+	untaped       []untaped        // processes of this run that left no tape
+	failedUntaped *untaped         // for which its launcher ended the job; nil: none
+	program       *osprocess.Entry // the end of what carillon attach ran; nil: not known
+	past          bool             // it runs, and Findings are of a time before now
+	hung          bool             // something held it up when it was ended from outside, after Findings
+	comms         []*comm          // in the order in which they were made
+	run           int              // number of Run, from 1
+	size          int              // ranks of the job; 0 if unknown
+	timed         bool             // the options bound the time
+	latest        bool             // of several jobs, this one wrote last
+	emptied       []string         // tapes that were truncated to nothing
+	at            time.Time        // Options.At, at which the job was judged
 }
 
 // Said is an error, and the ranks that had it.
@@ -144,6 +144,9 @@ type Comm struct {
 
 	unjoined bool // Absent are ranks of known processes, for all that the tapes tell
 }
+
+// untaped tells whether there are ranks of processes without a tape.
+func (c *Comm) untaped() bool { return c.NumAbsent > 0 && !c.unjoined }
 
 // MaxAbsent is how many absent ranks a Comm names.
 const MaxAbsent = 64

@@ -216,7 +216,7 @@ func (r *Report) gap() string {
 	}
 	var worst *Comm
 	for i := range r.Comms {
-		if c := &r.Comms[i]; c.NumAbsent > 0 && !c.unjoined && (worst == nil || c.NumAbsent > worst.NumAbsent) {
+		if c := &r.Comms[i]; c.untaped() && (worst == nil || c.NumAbsent > worst.NumAbsent) {
 			worst = c
 		}
 	}

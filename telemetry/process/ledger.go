@@ -115,17 +115,25 @@ func AppendEntry(dir string, e Entry) error {
 // launchers with the same folder that were not over when it began, or began later.
 func OfRun(entries []Entry, at int64) []Entry {
 	boot := Self().BootID.String()
-	other := func(e Entry) bool { return e.Began == 0 || e.Program || e.Boot != boot }
-	began := int64(0)
+	began := RunBegan(entries, boot, at)
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
+		return !e.ofRun(boot) || began == 0 || e.Mono < began
+	})
+}
+
+// RunBegan is when carillon run began the run that it had begun last at a time of Monotonic in that boot; 0 if it had
+// begun none.
+func RunBegan(entries []Entry, boot string, at int64) (began int64) {
 	for i := range entries {
-		if e := &entries[i]; !other(*e) && e.Began <= at {
+		if e := &entries[i]; e.ofRun(boot) && e.Began <= at {
 			began = max(began, e.Began)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
-		return other(e) || began == 0 || e.Mono < began
-	})
+	return began
 }
+
+// ofRun tells whether the entry is one of carillon run in that boot.
+func (e *Entry) ofRun(boot string) bool { return e.Began > 0 && !e.Program && e.Boot == boot }
 
 // Monotonic is the kernel's CLOCK_MONOTONIC in nanoseconds, even in a bubble of synctest.
 func Monotonic() int64 {
@@ -185,7 +193,7 @@ func (t *LedgerTail) Runs() []Entry {
 		}
 		b, t.at = rest, t.at+int64(len(line)+1)
 		var e Entry
-		if json.Unmarshal(line, &e) == nil && e.Began > 0 && !e.Program {
+		if json.Unmarshal(line, &e) == nil && e.ofRun(e.Boot) {
 			t.runs = append(t.runs, e)
 		}
 	}

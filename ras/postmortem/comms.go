@@ -212,8 +212,7 @@ func (r *Report) unjoined(c *comm) bool {
 			}
 		}
 	}
-	_, absent := c.absent()
-	return absent <= len(others)
+	return c.NumAbsent <= len(others)
 }
 
 // reportActs merges the ranks' parts in each act, with its errors.

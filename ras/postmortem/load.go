@@ -235,29 +235,16 @@ func (p *process) sawAt(at int64) {
 	p.last = max(p.last, at)
 }
 
-// findRank finds the process's rank in the job, from its header or else from the model's world communicators.
+// findRank finds the process's rank in the job, from its header or else from the model.
 func (p *process) findRank() {
-	ranks := 0
-	for _, r := range p.model.Ranks() {
-		if r.Number < 0 {
-			continue
-		}
-		if ranks++; ranks == 1 || r.Size == p.header.JobSize {
-			p.rank = r.Number
-		}
-	}
-	ids := make(map[lifecycle.CommID]int)
-	for _, m := range p.members {
-		if rank, ok := ids[m.ID]; ok && rank != m.Rank && m.Rank >= 0 {
-			p.severalRanks = true
-		}
-		ids[m.ID] = m.Rank
-	}
+	ranks := p.model.Ranks()
+	p.severalRanks = len(ranks) > 1
 	switch {
 	case p.severalRanks:
-		p.rank = -1
 	case p.header.JobSize > 0 && p.header.Rank >= 0:
 		p.rank = p.header.Rank
+	case len(ranks) > 0:
+		p.rank = ranks[0].Number
 	}
 }
 

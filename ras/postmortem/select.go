@@ -142,16 +142,17 @@ func (p *process) bonds() (all []any) {
 
 // dropCopies drops copies of tapes, as of a folder that was copied twice.
 func (r *Report) dropCopies(procs []*process) (kept []*process) {
-	type key struct {
-		boot    [16]byte
-		host    string
-		pid     int
-		created time.Time
+	type key struct { // a process may have several tapes of its own
+		boot        [16]byte
+		host        string
+		pid         int
+		created     time.Time
+		first, last int64
 	}
 	seen := make(map[key]*process)
 	for _, p := range procs {
-		k := key{p.header.KernelBoot, p.header.Host, p.header.PID, p.header.Created}
-		if first := seen[k]; first != nil && samePlace(first, p) {
+		k := key{p.header.KernelBoot, p.header.Host, p.header.PID, p.header.Created, p.first, p.last}
+		if first := seen[k]; first != nil {
 			r.problem(p.path, "is a copy of %s and is left out", first.path)
 			continue
 		}
@@ -159,11 +160,4 @@ func (r *Report) dropCopies(procs []*process) (kept []*process) {
 		kept = append(kept, p)
 	}
 	return kept
-}
-
-// samePlace reports whether two tapes of one process are copies; a process may have several tapes of its own.
-func samePlace(a, b *process) bool {
-	return a.last == b.last && a.first == b.first && slices.EqualFunc(a.members, b.members, func(m, n *member) bool {
-		return m.ID == n.ID && m.Rank == n.Rank && m.Generation == n.Generation
-	})
 }

@@ -23,6 +23,8 @@ type moment struct {
 	last  bool // it is the end of the tapes
 }
 
+func momentAt(at time.Time) moment { return moment{at: at, title: "at " + clockTime(at)} }
+
 // beforeTime before the first trouble is known, nothing of it is on the tapes: the end of a call that fails is there
 // before its error. settleTime after it, its immediate consequences are there, and the judge no longer waits for more:
 // the trouble may be known some milliseconds before its cause is on a tape.
@@ -297,16 +299,15 @@ func (r *Report) heldMoments() []moment {
 			continue
 		}
 		last = s
-		at := s.began.Add(s.end.Sub(s.began) / 2)
-		all = append(all, moment{at: at, title: "at " + clockTime(at)})
+		all = append(all, momentAt(s.began.Add(s.end.Sub(s.began)/2)))
 	}
 	// A straggler may last longer than a stall, and has many notes: its moments have a bound of their own.
 	all = all[max(0, len(all)-MaxHeld):]
 	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.seen) > 0 }); i >= 0 {
 		var slow []moment
 		for _, s := range r.procs[i].seen {
-			if at := r.procs[i].at(s.at); len(s.stays) > 0 {
-				slow = append(slow, moment{at: at, title: "at " + clockTime(at)})
+			if len(s.stays) > 0 {
+				slow = append(slow, momentAt(r.procs[i].at(s.at)))
 			}
 		}
 		all = append(all, slow[max(0, len(slow)-MaxHeld):]...)

@@ -31,7 +31,8 @@ type Ending struct {
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`
 
-	// Text in two parts: lead comes before the findings, and then, without its full stop, before the later ones.
+	// Text in two parts: lead comes before the findings, and then, without its full stop, before the later ones. If a
+	// job that runs or completed has a lead, its findings are of a time before.
 	lead, then string
 }
 
@@ -111,8 +112,8 @@ func (r *Report) runs(n int, at moment, hung bool) Ending {
 	e := r.well("running", fmt.Sprintf("%d of %s %s", n, count(len(r.procs), "process"),
 		english.PluralWord(n, "runs", "run")))
 	if hung && !at.now {
-		r.past = true
 		e.Text = fmt.Sprintf("This is how it was %s. %s", at.title, e.Text)
+		e.lead = e.Text
 	}
 	return e
 }

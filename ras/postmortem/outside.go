@@ -47,22 +47,15 @@ func (r *Report) wentOn(after time.Time) bool {
 // sweep finds out whether a launcher that keeps no ledger, such as torchrun's, ended the job because a process had
 // failed: the first process that failed was not told to end, and others were then ended by signals.
 func (r *Report) sweep() {
-	var first *process
-	for _, p := range r.procs {
-		e := &p.end
-		if e.failed > 0 || e.signaled > 0 {
-			return
-		}
-		if p.failed() && (first == nil || byEnd(p, first) < 0) {
-			first = p
-		}
-	}
-	if first == nil || first.end.exit.Signal != 0 || first.header.Terminated > 0 {
+	failures := r.failures()
+	if len(failures) == 0 || failures[0].end.exit.Signal != 0 || failures[0].header.Terminated > 0 ||
+		slices.ContainsFunc(r.procs, func(p *process) bool { return p.end.failed > 0 || p.end.signaled > 0 }) {
 		return
 	}
+	first := failures[0].at(failures[0].end.at)
 	for _, p := range r.procs {
 		if asked(p.end.exit.Signal) && !p.end.launched {
-			p.end.failed = p.mono(first.at(first.end.at))
+			p.end.failed = p.mono(first)
 		}
 	}
 }

@@ -198,7 +198,7 @@ func (r *Report) judge(opts *Options) error {
 				r.Begin.UTC().Format(time.RFC3339Nano), r.covered().UTC().Format(time.RFC3339Nano))
 		}
 		r.at = at.UTC()
-		moments = []moment{{at: at, title: "at " + clockTime(at.UTC())}}
+		moments = []moment{momentAt(r.at)}
 	}
 	found, when := r.find(moments)
 	r.Findings = append([]Finding{}, found...) // never nil: JSON has a list

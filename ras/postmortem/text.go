@@ -109,15 +109,15 @@ func stateText(s ProcessState) string {
 
 func (r *Report) writeFindings(t *text) {
 	t.heading("WHAT HAPPENED")
-	lead, then := cmp.Or(r.Ended.lead, r.Ended.Text), r.Ended.then
+	then := r.Ended.then
 	switch well := r.Ended.How == "running" || r.Ended.How == "completed"; {
 	case !r.at.IsZero() && len(r.Findings) == 0:
 		t.paragraph("  ", fmt.Sprintf("At %s, nothing is known to have held the job up for longer than its thresholds.",
 			clockTime(r.at)))
 	case !r.at.IsZero():
 		t.paragraph("  ", fmt.Sprintf("This is how it was at %s.", clockTime(r.at)))
-	case !well || r.past || len(r.Findings) == 0: // else the findings come first
-		t.paragraph("  ", words.Line(lead))
+	case !well || r.Ended.lead != "" || len(r.Findings) == 0: // else the findings come first
+		t.paragraph("  ", words.Line(cmp.Or(r.Ended.lead, r.Ended.Text)))
 	}
 	shown := r.Findings[:min(len(r.Findings), maxFindings)]
 	later := slices.IndexFunc(shown, func(f Finding) bool { return f.later })

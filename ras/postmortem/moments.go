@@ -33,51 +33,54 @@ const (
 	settleTime = 120 * time.Millisecond
 )
 
+// troubles are what went wrong, in the order of time: the job was ended from outside, processes ended, operations were
+// given up, communicators failed. An abort before all of that counts if the rank had waited for others. A process that
+// failed before it had a tape comes first if its launcher ended the others for it.
+func (r *Report) troubles() (all []moment) {
+	for _, p := range r.procs {
+		if p.end.signaled > 0 {
+			all = append(all, moment{
+				at: p.at(p.end.signaled), trouble: "the job was ended from outside (" + p.end.signal + ")", ended: true,
+			})
+		}
+		if p.end.at > 0 && !p.swept() && (p.end.exit.Failed() || p.state() != StateClosed && p.state() != StateExited) {
+			all = append(all, moment{at: p.at(p.end.at), trouble: p.ended()})
+		}
+		for _, m := range p.members {
+			if m.gaveUp > 0 && !r.wentWell() {
+				all = append(all, moment{at: p.at(m.gaveUp), trouble: m.gaveUpText()})
+			}
+			if f := m.Failure; f != nil && f.Code != lifecycle.CodeRevoked && f.Code != lifecycle.CodeAborted {
+				all = append(all,
+					moment{at: p.at(f.Time), trouble: fmt.Sprintf("%s failed on %s", m.name(), m.label())})
+			}
+		}
+	}
+	slices.SortStableFunc(all, byTime)
+	for _, a := range r.aborts() {
+		if len(all) > 0 && !a.at.Before(all[0].at) {
+			break
+		}
+		if r.waited(a.of, a.at.Add(-beforeTime)) {
+			all = slices.Insert(all, 0, moment{at: a.at, trouble: a.of.abortText()})
+		}
+	}
+	if u := r.failedUntaped; u != nil && (len(all) == 0 || !all[0].at.Before(u.of.at(u.of.end.failed))) {
+		all = slices.Insert(all, 0, moment{at: u.at(), trouble: u.name() + " failed", ended: true})
+	}
+	return all
+}
+
+func byTime(a, b moment) int { return a.at.Compare(b.at) }
+
 // moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
 // it; right after it, and after all processes that were killed together; just before each later one, as other ranks may
 // have waited until then; and now or at the end. If there is no trouble, but a process left in order in the middle of a
 // call, the first moment is just before the first process left since that call began.
-func (r *Report) moments() []moment {
-	var all []moment
-	var first *moment
-	var signaled time.Time // when the job was ended from outside
-	var troubles []moment
-	trouble := func(at time.Time, what string, ended bool) {
-		troubles = append(troubles, moment{at: at, trouble: what, ended: ended})
-		if first == nil || at.Before(first.at) {
-			first = &troubles[len(troubles)-1]
-		}
-	}
-	for _, p := range r.procs {
-		if p.end.signaled > 0 {
-			signaled = earlier(signaled, p.at(p.end.signaled))
-			trouble(p.at(p.end.signaled), "the job was ended from outside ("+p.end.signal+")", true)
-		}
-		if p.end.at > 0 && !p.swept() && (p.end.exit.Failed() || p.state() != StateClosed && p.state() != StateExited) {
-			trouble(p.at(p.end.at), p.ended(), false)
-		}
-		for _, m := range p.members {
-			if m.gaveUp > 0 && !r.wentWell() {
-				trouble(p.at(m.gaveUp), m.gaveUpText(), false)
-			}
-			if f := m.Failure; f != nil && f.Code != lifecycle.CodeRevoked && f.Code != lifecycle.CodeAborted {
-				trouble(p.at(f.Time), fmt.Sprintf("%s failed on %s", m.name(), m.label()), false)
-			}
-		}
-	}
-	for _, a := range r.aborts() {
-		if first != nil && !a.at.Before(first.at) {
-			break
-		}
-		if r.waited(a.of, a.at.Add(-beforeTime)) {
-			trouble(a.at, a.of.abortText(), false)
-		}
-	}
-	if u := r.failedUntaped; u != nil && (first == nil || !first.at.Before(u.of.at(u.of.end.failed))) {
-		first = &moment{at: u.at(), trouble: u.name() + " failed", ended: true}
-	}
-	if first != nil {
-		what := first.trouble
+func (r *Report) moments() (all []moment) {
+	troubles := r.troubles()
+	if len(troubles) > 0 {
+		first := troubles[0]
 		all = append(all, r.justBefore(first))
 		if first.ended {
 			return all // later failures are consequences
@@ -89,19 +92,19 @@ func (r *Report) moments() []moment {
 			}
 		}
 		after = after.Add(settleTime)
-		all = append(all, moment{at: after, title: "right after " + what, trouble: what})
-		if !signaled.IsZero() && signaled.After(after) {
-			all = append(all, moment{
-				at: signaled.Add(-time.Microsecond), title: "just before the job was ended from outside", ended: true,
+		all = append(all, moment{at: after, title: "right after " + first.trouble, trouble: first.trouble})
+		i := slices.IndexFunc(troubles, func(t moment) bool { return t.ended })
+		if i >= 0 && troubles[i].at.After(after) {
+			return append(all, moment{
+				at: troubles[i].at.Add(-time.Microsecond), title: "just before the job was ended from outside", ended: true,
 			})
-			return all
 		}
 	}
 	switch now := r.now(); {
 	case !now.IsZero():
 		all = append(all, moment{at: now, title: "now", now: true})
 	case r.End.IsZero():
-	case first != nil:
+	case len(troubles) > 0:
 		all = append(all, r.later(all[1].at, troubles)...)
 	default:
 		if p := r.firstLeft(); p != nil {
@@ -114,7 +117,7 @@ func (r *Report) moments() []moment {
 }
 
 // justBefore is the moment just before a trouble.
-func (r *Report) justBefore(t *moment) moment {
+func (r *Report) justBefore(t moment) moment {
 	before := t.at.Add(-beforeTime)
 	if t.ended {
 		before = t.at.Add(-time.Microsecond)
@@ -149,14 +152,13 @@ func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 	for _, a := range r.aborts() {
 		troubles = append(troubles, moment{at: a.at, trouble: a.of.abortText()})
 	}
-	slices.SortStableFunc(troubles, func(a, b moment) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(troubles, byTime)
 	last := after
-	for i := range troubles {
-		at := troubles[i].at
-		if before := r.justBefore(&troubles[i]); at.Sub(last) > verdict.SweepTime && before.at.After(after) {
+	for _, t := range troubles {
+		if before := r.justBefore(t); t.at.Sub(last) > verdict.SweepTime && before.at.After(after) {
 			all = append(all, before)
 		}
-		last = later(last, at)
+		last = later(last, t.at)
 	}
 	outlived := func(p *process) bool { return p.end.at == 0 || p.at(p.end.at).After(r.End) }
 	all = all[:min(len(all), mostLater)]
@@ -311,7 +313,7 @@ func (r *Report) heldMoments() []moment {
 			}
 		}
 		all = append(all, slow[max(0, len(slow)-MaxHeld):]...)
-		slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
+		slices.SortStableFunc(all, byTime)
 	}
 	return all
 }

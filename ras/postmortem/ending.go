@@ -21,7 +21,6 @@ type ending struct {
 	at   int64 // 0: it runs, or the time is not known
 	left int64 // when it closed its tape; 0: it didn't
 	seen int64 // when its launcher saw the end; 0: unknown
-	ran  int64 // when an agent last saw it run, in a job that hung; 0: unknown
 	// stopped is when the agent first saw that it was stopped, and it was not seen to go on since; 0: never.
 	stopped int64
 	how     string         // "it was ended by SIGKILL"
@@ -44,7 +43,7 @@ func (p *process) lastSeen() int64 {
 	if p.end.at > 0 {
 		return p.last
 	}
-	return max(p.last, p.end.ran)
+	return slices.Max(append([]int64{p.last}, p.hung...))
 }
 
 // roll has the processes by each of their pids. Processes of different pid namespaces may have the same one.
@@ -218,8 +217,8 @@ func (u *untaped) note(at time.Time, size int) (n verdict.Note, over bool) {
 	return n, age >= 0
 }
 
-// launcherEnds takes an entry that a launcher ends the job with tapes in dir. failed is the last process that had failed
-// without a tape; nil if none had.
+// launcherEnds takes an entry that a launcher ends the job with tapes in dir. failed is the last process that failed
+// without a tape; nil if none did.
 func (r *Report) launcherEnds(e *osprocess.Entry, dir string, procs []*process, failed *osprocess.Entry) {
 	for _, p := range procs {
 		switch {
@@ -241,8 +240,7 @@ func (r *Report) launcherEnds(e *osprocess.Entry, dir string, procs []*process, 
 
 // seeRunning takes an entry that the process runs, or is stopped, in a job that hangs.
 func (p *process) seeRunning(e *osprocess.Entry, stopped bool) {
-	p.end.ran = max(p.end.ran, e.Mono)
-	p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
+	p.hung = append(trimmed(p.hung, maxStalls), e.Mono)
 	if !stopped {
 		p.end.stopped = 0
 	} else if p.end.stopped == 0 {
@@ -262,9 +260,9 @@ func (p *process) endTime() time.Time {
 
 // seeDevices takes an entry with Stays. Stays that can't be read count as none.
 func (p *process) seeDevices(e *osprocess.Entry) {
-	s := seen{at: e.Mono}
+	s := devices{at: e.Mono}
 	_ = json.Unmarshal(e.Stays, &s.stays)
-	p.seen = append(trimmed(p.seen, maxStalls), s)
+	p.devices = append(trimmed(p.devices, maxStalls), s)
 }
 
 // learn takes an entry about the process's end; last is when it last gave a sign of life. The first entry says when it
@@ -281,8 +279,8 @@ func (n *ending) learn(e *osprocess.Entry, last int64) {
 	n.at = n.seen
 }
 
-// programEnded takes the end of a program that carillon attach ran, with tapes in dir. The program is this run's if it began
-// before the first sign of life of all processes, and ended after their last. The first such program counts.
+// programEnded takes the end of a program that carillon attach ran, with tapes in dir. The program is this run's if it
+// began before the first sign of life of all processes, and ended after their last. The first such program counts.
 func (r *Report) programEnded(e *osprocess.Entry, dir string, procs []*process) {
 	within := func(p *process) bool {
 		return filepath.Dir(p.path) == dir && p.header.KernelBoot.String() == e.Boot &&

@@ -90,7 +90,7 @@ func (r *Report) until(found []Finding, later []moment) []Finding {
 	}
 	var more []Finding
 	for _, v := range r.verdicts(at) {
-		r.hung = r.hung || hangs(&v)
+		r.stillHung = r.stillHung || hangs(&v)
 		old := slices.IndexFunc(found, func(f Finding) bool { return f.ID == v.ID && len(f.Victims) == 0 })
 		if old >= 0 {
 			found[old] = Finding{v, at, true}
@@ -231,14 +231,12 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 
 // staysAt is what an agent had last noted of the process's devices at a time.
 func (p *process) staysAt(now int64) map[uint32]model.Stay {
-	after := slices.IndexFunc(p.seen, func(s seen) bool { return s.at > now })
-	if after < 0 {
-		after = len(p.seen)
+	for _, d := range slices.Backward(p.devices) {
+		if d.at <= now {
+			return d.stays
+		}
 	}
-	if after == 0 {
-		return nil
-	}
-	return p.seen[after-1].stays
+	return nil
 }
 
 // otherSeen tells whether another process with a comparable clock gave a sign of life after a time, or shortly before.

@@ -37,8 +37,8 @@ type process struct {
 	tallies  []tape.Tally // without those that are zero
 	unread   bool         // reading it again failed, and Problems has it
 	stalls   []stall      // calls that stalled and ended
-	ran      []int64      // when an agent noted that the job hung
-	seen     []seen       // what an agent noted of the devices, in the order of time
+	hung     []int64      // when an agent noted that it ran in a job that hung
+	devices  []devices    // what an agent noted of them, in the order of time
 	cut      bool         // the file was truncated; later records are lost
 	problems []string
 
@@ -70,8 +70,8 @@ type stall struct {
 	device     bool // until a device had completed the call: the device may have had other work before
 }
 
-// seen is what an agent noted of a process's devices at a time, by the generation of the communicator.
-type seen struct {
+// devices is what an agent noted of a process's devices at a time, by the generation of the communicator.
+type devices struct {
 	at    int64
 	stays map[uint32]model.Stay
 }

@@ -95,9 +95,8 @@ func (r *Report) moments() (all []moment) {
 		all = append(all, moment{at: after, title: "right after " + first.trouble, trouble: first.trouble})
 		i := slices.IndexFunc(troubles, func(t moment) bool { return t.ended })
 		if i >= 0 && troubles[i].at.After(after) {
-			return append(all, moment{
-				at: troubles[i].at.Add(-time.Microsecond), title: "just before the job was ended from outside", ended: true,
-			})
+			at := troubles[i].at.Add(-time.Microsecond)
+			return append(all, moment{at: at, title: "just before the job was ended from outside", ended: true})
 		}
 	}
 	switch now := r.now(); {
@@ -255,16 +254,16 @@ func (r *Report) now() (now time.Time) {
 	return now
 }
 
-// hung are the times at which an agent last knew that the job hung, one for each hang: within a hang, the pauses
+// lastHung are the times at which an agent last knew that the job hung, one for each hang: within a hang, the pauses
 // between the agent's notes double, and the last note may say that the hang is over.
-func (p *process) hung() (last []time.Time) {
+func (p *process) lastHung() (last []time.Time) {
 	var first int64
-	for i, at := range p.ran {
-		if i == 0 || at-p.ran[i-1] > p.ran[i-1]-first+int64(2*time.Second) {
+	for i, at := range p.hung {
+		if i == 0 || at-p.hung[i-1] > p.hung[i-1]-first+int64(2*time.Second) {
 			first = at
 			last = append(last, p.at(at))
 		} else {
-			last[len(last)-1] = p.at(p.ran[i-1])
+			last[len(last)-1] = p.at(p.hung[i-1])
 		}
 	}
 	return last
@@ -288,8 +287,8 @@ func (r *Report) heldMoments() []moment {
 			spans = append(spans, span{p.at(h.Paused + p.quiet()), p.at(h.Resumed)})
 		}
 	}
-	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.ran) > 0 }); i >= 0 {
-		for _, at := range r.procs[i].hung() {
+	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.hung) > 0 }); i >= 0 {
+		for _, at := range r.procs[i].lastHung() {
 			spans = append(spans, span{at, at})
 		}
 	}
@@ -305,9 +304,9 @@ func (r *Report) heldMoments() []moment {
 	}
 	// A straggler may last longer than a stall, and has many notes: its moments have a bound of their own.
 	all = all[max(0, len(all)-MaxHeld):]
-	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.seen) > 0 }); i >= 0 {
+	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.devices) > 0 }); i >= 0 {
 		var slow []moment
-		for _, s := range r.procs[i].seen {
+		for _, s := range r.procs[i].devices {
 			if len(s.stays) > 0 {
 				slow = append(slow, momentAt(r.procs[i].at(s.at)))
 			}

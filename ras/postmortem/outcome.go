@@ -239,7 +239,7 @@ func (r *Report) stoodStill(told *process, at moment) Ending {
 	e.Text = e.lead
 	if told != nil {
 		e.then = told.fromOutside()
-		if r.hung {
+		if r.stillHung {
 			e.then += ", while it still hung"
 		}
 	} else if m, a := r.failedSince(at.at); m != nil && later < 0 {

@@ -12,10 +12,10 @@ import (
 // turnTime is the longest time from one end to the next when somebody ends processes in turn.
 const turnTime = 3 * time.Second
 
-// sweeps sorts processes by a time at which each was ended, and divides them into sweeps. A process belongs to the sweep
-// of the one before it if it was ended at most verdict.SweepTime later, or at most turnTime later and after a pause at
-// most twice as long as the one before or behind it, as when somebody ends the processes one by one. A job that went on
-// in between was not being ended.
+// sweeps sorts processes by the times at which they were ended, and divides them into sweeps. A process belongs to the
+// sweep of the one before it if it was ended at most verdict.SweepTime later, or at most turnTime later and after a
+// pause at most twice as long as the one before or behind it, as when somebody ends the processes one by one. A job
+// that went on in between was not being ended.
 func (r *Report) sweeps(procs []*process, end func(*process) time.Time) (all [][]*process) {
 	slices.SortStableFunc(procs, func(a, b *process) int { return end(a).Compare(end(b)) })
 	pause := func(i int) time.Duration { return end(procs[i]).Sub(end(procs[i-1])) }

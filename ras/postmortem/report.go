@@ -50,7 +50,7 @@ type Report struct {
 	untaped       []untaped        // processes of this run that left no tape
 	failedUntaped *untaped         // for which its launcher ended the job; nil: none
 	program       *osprocess.Entry // the end of what carillon attach ran; nil: not known
-	hung          bool             // something held it up when it was ended from outside, after Findings
+	stillHung     bool             // something held it up when it was ended from outside, after Findings
 	comms         []*comm          // in the order in which they were made
 	run           int              // number of Run, from 1
 	size          int              // ranks of the job; 0 if unknown

@@ -51,15 +51,15 @@ func (r *Report) Write(w io.Writer, opts TextOptions) error {
 	r.writeHead(t)
 	r.writeFindings(t)
 	r.writeProcesses(t)
-	var quiet []*Comm
+	var idle []*Comm
 	for i := range r.Comms {
-		if c := &r.Comms[i]; c.quiet() && len(r.Comms) > 1 {
-			quiet = append(quiet, c)
+		if c := &r.Comms[i]; c.idle() && len(r.Comms) > 1 {
+			idle = append(idle, c)
 		} else {
 			r.writeComm(t, c)
 		}
 	}
-	r.writeQuiet(t, quiet)
+	r.writeIdle(t, idle)
 	r.writeDone(t)
 	r.writeClocks(t)
 	r.writeEvents(t)
@@ -359,8 +359,8 @@ func (r *Report) inJob(c *Comm, rank int) int {
 	return r.Processes[c.Ranks[i].Process].Rank
 }
 
-// quiet tells whether all ranks of the communicator have tapes, are in one state and in no call: a line is enough.
-func (c *Comm) quiet() bool {
+// idle tells whether all ranks of the communicator have tapes, are in one state and in no call: a line is enough.
+func (c *Comm) idle() bool {
 	for i := range c.Ranks {
 		k := &c.Ranks[i]
 		if k.Dead || k.Doing != nil || k.State != c.Ranks[0].State || k.Begun != c.Ranks[0].Begun {
@@ -370,7 +370,7 @@ func (c *Comm) quiet() bool {
 	return c.NumAbsent == 0
 }
 
-func (r *Report) writeQuiet(t *text, comms []*Comm) {
+func (r *Report) writeIdle(t *text, comms []*Comm) {
 	if len(comms) == 0 {
 		return
 	}

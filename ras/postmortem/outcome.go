@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -158,8 +157,7 @@ func (r *Report) canceledLater(told *process) Ending {
 
 // hadFailed says that the rank's communicator had failed on it, and why.
 func (m *member) hadFailed() string {
-	return fmt.Sprintf("Before that, %s had failed on %s: %s.", m.name(), m.label(),
-		strings.TrimSuffix(words.Line(m.Failure.Text), "."))
+	return fmt.Sprintf("Before that, %s had failed on %s: %s.", m.name(), m.label(), clause(m.Failure.Text))
 }
 
 // endedByItself is the ending of a job in which no rank was found to hold others up. Its processes all closed their
@@ -206,8 +204,8 @@ func (r *Report) failed(failures []*process) Ending {
 		text += fmt.Sprintf(" %s failed as well.", capital(words.Ranks(more)))
 	}
 	if a := p.failedAct(); a != nil {
-		text += fmt.Sprintf(" The %s of %s had failed on it: %s.", a.Kind,
-			cmp.Or(words.Line(a.Comm.Name), a.Comm.ID.Short()), strings.TrimSuffix(words.Line(a.Text), "."))
+		text += fmt.Sprintf(" The %s of %s had failed on it: %s.", a.Kind, commName(a.Comm.Name, a.Comm.ID),
+			clause(a.Text))
 	} else if m := r.firstFailure(); m != nil {
 		text += " " + m.hadFailed()
 	} else if len(r.Mistakes) == 0 {
@@ -243,8 +241,7 @@ func (r *Report) stoodStill(told *process, at moment) Ending {
 			e.then += ", while it still hung"
 		}
 	} else if m, a := r.failedSince(at.at); m != nil && later < 0 {
-		e.then = fmt.Sprintf("Later, the %s of %s failed on %s: %s", a.Kind, m.name(), m.label(),
-			strings.TrimSuffix(words.Line(a.Text), "."))
+		e.then = fmt.Sprintf("Later, the %s of %s failed on %s: %s", a.Kind, m.name(), m.label(), clause(a.Text))
 	}
 	if e.then != "" {
 		e.Text += " " + e.then + "."
@@ -340,7 +337,7 @@ func (r *Report) tooShort(at time.Time) string {
 		}
 	}
 	call := fmt.Sprintf("%s on %s", numbered(longest.Op.Call.String(), longest.Seq),
-		cmp.Or(words.Line(longest.Name), longest.Comm.Short()))
+		commName(longest.Name, longest.Comm))
 	if wait < 0 {
 		return fmt.Sprintf(", while %s had gone on for %s; it is not known what it waited for.",
 			call, span(int64(longest.Age)))

@@ -112,6 +112,9 @@ func (m *member) jobRank() int {
 	return m.Rank
 }
 
+// clause is a tape's text as a part of a sentence.
+func clause(text string) string { return strings.TrimSuffix(words.Line(text), ".") }
+
 // capital is s with a capital first letter.
 func capital(s string) string {
 	if s == "" || s[0] < 'a' || s[0] > 'z' {

@@ -114,8 +114,8 @@ func (v *Verdict) Suspects() (ranks []Rank) {
 	return ranks
 }
 
-// CulpritNumbers lists the culprits by their ranks in the job, as words.Numbers does: "3", "2 and 5". It is empty if none
-// is known by its rank in the job.
+// CulpritNumbers lists the culprits by their ranks in the job, as words.Numbers does: "3", "2 and 5". It is empty if
+// none is known by its rank in the job.
 func (v *Verdict) CulpritNumbers() string {
 	var numbers []int
 	for _, r := range v.Culprits {

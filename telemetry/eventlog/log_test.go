@@ -130,7 +130,8 @@ func TestLeakAgainAndAgain(t *testing.T) {
 	for i := range 12 {
 		ev := life(tape.LifeRecord{
 			Time: int64(i), Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse,
-			Code: lifecycle.CodeLeaked, Peer: -1, Site: lifecycle.Site{Func: "f", File: "f.go", Line: 1 + i/9, Goroutine: uint64(i)},
+			Code: lifecycle.CodeLeaked, Peer: -1,
+			Site: lifecycle.Site{Func: "f", File: "f.go", Line: 1 + i/9, Goroutine: uint64(i)},
 		})
 		l.observe(&ev)
 	}

@@ -311,12 +311,7 @@ func (a *Agent) run(ctx context.Context) {
 func (a *Agent) list() []*keptJob {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	all := make([]*keptJob, 0, len(a.jobs))
-	for _, j := range a.jobs {
-		all = append(all, j)
-	}
-	slices.SortFunc(all, func(x, y *keptJob) int { return cmp.Compare(x.dir, y.dir) })
-	return all
+	return slices.SortedFunc(maps.Values(a.jobs), func(x, y *keptJob) int { return cmp.Compare(x.dir, y.dir) })
 }
 
 // jobsReady fails with the conditions that make processes of its jobs not ready, as at their own endpoints.

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,19 +45,16 @@ type keptJob struct {
 	named      []string          // the open verdicts, by ID
 	news       chan struct{}     // of capacity one: the open verdicts changed
 	running    task              // looks for stacks, and waits for the ends of tapes
+	ended      time.Time         // when the last process had ended; zero: one runs
 
-	mu    sync.Mutex
-	order []string // names of members, in order of arrival
-	kept  map[string]*keptProcess
-	ended time.Time // when the last process had ended; zero: one runs
+	mu   sync.Mutex
+	kept []*keptProcess // in the order in which they were found
 }
 
 // keptProcess is one process of a job.
 type keptProcess struct {
 	*Node
 	tape *tape.Kept
-	busy *busy
-	work task // measures busy
 	ran  bool // when it was found
 
 	paused  time.Time  // when it last stopped running; of the Keeper's goroutine
@@ -79,7 +75,7 @@ const lastTime = 5 * time.Second
 func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	j := &keptJob{
 		agent: a, dir: dir, name: h.Job, size: h.JobSize, run: h.Run, conditions: &health.Conditions{},
-		kept: map[string]*keptProcess{}, news: make(chan struct{}, 1),
+		news: make(chan struct{}, 1),
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
@@ -91,23 +87,18 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 		}
 	}
 	j.keeper = agent.NewKeeper(j.event, j.exited)
-	var err error
 	if s.RAS.On {
-		j.nccl, err = newNCCLPoller(j, s.RAS.AcceptNCCLBugs)
-	}
-	if err == nil {
-		cfg := agent.Config{Local: j.note, Others: j.nccl.notes}
-		j.ras, err = newKeptRAS(&s, a.self, j.keeper, cfg, j.conditions)
-	}
-	if err != nil {
-		j.keeper.Close()
-		return nil, err
-	}
-	if j.ras != nil {
-		j.ras.all, j.ras.rankOf, j.ras.named = a.events, j.rankOf, j.told
+		var err error
+		if j.nccl, err = newNCCLPoller(j, s.RAS.AcceptNCCLBugs); err == nil {
+			j.ras, err = newKeptRAS(&s, j)
+		}
+		if err != nil {
+			j.keeper.Close()
+			return nil, err
+		}
 	}
 	j.running.start()
-	j.ras.start("", func() {})
+	j.ras.start(nil, "", nil)
 	if a.ending.Load() {
 		j.ras.ending()
 	}
@@ -152,7 +143,6 @@ func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	}
 	p := &keptProcess{
 		Node: &Node{settings: &s, ras: j.ras, conditions: j.conditions, mounted: true}, tape: t, ran: runs,
-		busy: newBusy(t.Process().CPU, cmp.Or(h.StallAfter, a.settings.StallThreshold)),
 	}
 	switch old, runs := j.of(h.Rank); {
 	case runs:
@@ -163,18 +153,17 @@ func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	}
 	err := p.observe(t, m)
 	if err == nil {
-		err = p.telemetry.register(s.Registerer)
+		err = p.telemetry.register()
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.stopObserving(context.Background()))
 	}
 	j.mu.Lock()
-	j.kept[m.Name], j.order, j.ended = p, append(j.order, m.Name), time.Time{}
+	j.kept, j.ended = append(j.kept, p), time.Time{}
 	if j.leftovers == nil {
 		j.leftovers = newLeftovers(p.settings, p.telemetry)
 	}
 	j.mu.Unlock()
-	p.work.start(p.busy.run)
 	j.keeper.Add(m, func() bool { return t.Header().Closed })
 	if runs {
 		j.meet(m.PID)
@@ -232,23 +221,21 @@ func (j *keptJob) each(yield func(mesh.Status, *keptProcess) bool) {
 	}
 }
 
+// get returns the followed process with a name; nil if there is none.
 func (j *keptJob) get(name string) *keptProcess {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.kept[name]
+	for _, p := range j.all() {
+		if p.telemetry.self.Name == name {
+			return p
+		}
+	}
+	return nil
 }
 
 // all returns the followed processes, in the order in which they were found.
 func (j *keptJob) all() []*keptProcess {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	all := make([]*keptProcess, 0, len(j.order))
-	for _, name := range j.order {
-		if p := j.kept[name]; p != nil {
-			all = append(all, p)
-		}
-	}
-	return all
+	return slices.Clone(j.kept)
 }
 
 // event takes an event of RAS.
@@ -259,9 +246,8 @@ func (j *keptJob) event(e mesh.Event) {
 		p.paused = e.Since
 	case e.State == mesh.Alive && !e.Joined && p != nil:
 		p.telemetry.resumed(tape.Now() - int64(time.Since(p.paused)))
-	case e.State == mesh.Dead || e.Cause == mesh.CauseExit:
-		j.leftovers.died()
 	}
+	j.leftovers.member(e)
 	if j.ras != nil {
 		j.ras.agent.Member(e)
 	}
@@ -419,17 +405,14 @@ func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 			p.given[generation] = d.Stay
 		}
 	}
-	n := agent.NoteOf(m, p.tape.Reader, p.settings.limits(), tape.Now(), devices)
-	n.Where, n.Stack = p.busy.String(), p.stack
+	n := p.telemetry.note(devices)
+	n.Stack = p.stack
 	return n, true
 }
 
 // over tells whether all processes ended at least lastTime ago.
 func (j *keptJob) over() bool {
-	running := slices.ContainsFunc(j.keeper.Members(), goesOn)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if running {
+	if slices.ContainsFunc(j.keeper.Members(), goesOn) {
 		j.ended = time.Time{}
 		return false
 	}
@@ -442,12 +425,8 @@ func (j *keptJob) over() bool {
 // drop ends the parts of a process.
 func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 	j.mu.Lock()
-	delete(j.kept, p.telemetry.self.Name)
+	j.kept = slices.DeleteFunc(j.kept, func(other *keptProcess) bool { return other == p })
 	j.mu.Unlock()
-	p.work.stop()
-	if j.ras != nil {
-		j.ras.looks.Delete(p.telemetry)
-	}
 	return errors.Join(p.stopObserving(ctx), p.tape.Close())
 }
 
@@ -459,7 +438,7 @@ func (j *keptJob) close(ctx context.Context) error {
 	}
 	j.nccl.stop()
 	j.running.cancel()
-	errs = append(errs, j.ras.stop(ctx))
+	j.ras.stop(ctx)
 	j.leftovers.end(ctx)
 	j.agent.pushMetrics(ctx)
 	// Before the processes are dropped, as it notes their ends so far.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/postmortem"
 )
 
@@ -60,9 +61,9 @@ func (l *leftovers) send(ctx context.Context, dir string) {
 	}
 }
 
-// died is called when a process of the job has died.
-func (l *leftovers) died() {
-	if l == nil {
+// member takes what happened to a process of the job.
+func (l *leftovers) member(e mesh.Event) {
+	if l == nil || e.State != mesh.Dead && e.Cause != mesh.CauseExit {
 		return
 	}
 	select {

@@ -141,7 +141,7 @@ func (r *JobRAS) meetAgents(at *meeting) error {
 		bytes.Equal(at.mesh.Secret, r.met.mesh.Secret) && slices.Equal(at.machines, r.met.machines) {
 		return nil
 	}
-	at.mesh.Handler, at.mesh.LocalNote, at.mesh.OnEvent = r.agent.Handle, r.agent.LocalNote, r.agent.Member
+	at.mesh.Handler, at.mesh.LocalNote, at.mesh.OnEvent = r.agent.Handle, r.agent.LocalNote, r.member
 	m, err := r.listen(at.mesh)
 	if err != nil {
 		return fmt.Errorf("%w (CARILLON_RAS_ADDR chooses another address)", err)

@@ -81,13 +81,14 @@ func TestMeetingAnew(t *testing.T) {
 	s.RAS.Addr = "127.0.0.1:0"
 	keeper := agent.NewKeeper(func(mesh.Event) {}, func(mesh.Member, process.Exit) {})
 	defer keeper.Close()
-	r, err := newKeptRAS(s, self, keeper, agent.Config{}, &health.Conditions{})
+	r, err := newKeptRAS(s, &keptJob{agent: &Agent{self: self}, conditions: &health.Conditions{}, keeper: keeper})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.start("", func() {})
+	r.start(nil, "", nil)
 	defer func() {
-		if err := errors.Join(r.stop(t.Context()), s.sink.Close(t.Context())); err != nil {
+		r.stop(t.Context())
+		if err := s.sink.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -119,7 +119,7 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.telemetry.registry.MustRegister(proxyMetrics{n.runtime})
-	return n.telemetry.register(s.Registerer)
+	return n.telemetry.register()
 }
 
 // observe makes the parts that read and show the tape of the process self.
@@ -149,7 +149,7 @@ func (n *Node) start() {
 	if url != "" {
 		n.announce(url)
 	}
-	n.ras.start(url, n.leftovers.died)
+	n.ras.start(n.telemetry, url, n.leftovers)
 }
 
 // announce writes the health endpoint's address beside the tape, where carillon watch and status look for it.
@@ -215,8 +215,8 @@ func (n *Node) close(ctx context.Context) error {
 		errs = append(errs, n.release())
 	}
 	n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
-	errs = append(errs, n.ras.stop(ctx), n.stopObserving(ctx))
-	return errors.Join(append(errs, n.settings.sink.Close(ctx))...)
+	n.ras.stop(ctx)
+	return errors.Join(append(errs, n.stopObserving(ctx), n.settings.sink.Close(ctx))...)
 }
 
 // stopObserving ends the parts that read the tape.
@@ -232,7 +232,7 @@ func (n *Node) stopObserving(ctx context.Context) error {
 	n.stopGPU(ctx)
 	n.leftovers.end(ctx)
 	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())
-	n.telemetry.unregister(n.settings.Registerer)
+	n.telemetry.unregister()
 	return errors.Join(errs...)
 }
 

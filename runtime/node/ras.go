@@ -22,7 +22,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus/webhook"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
-	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -41,34 +40,28 @@ const (
 type JobRAS struct {
 	settings *settings
 	self     mesh.Member
-	tape     *tape.Reader // the process's own; nil if the process speaks for others
+	own      *Telemetry // of this process, from start on; nil if it speaks for others
+	job      *keptJob   // of the processes that this one speaks for; nil: only for itself
 	agent    *agent.Agent
-	keeper   *agent.Keeper // of the processes that this one speaks for; nil: only for itself
-	config   mesh.Config   // zero if the process is the whole job
-	met      meeting       // with a keeper: how it meets others
+	config   mesh.Config // zero if the process is the whole job
+	met      meeting     // with a job: how it meets others
 	mesh     atomic.Pointer[mesh.Mesh]
-	busy     *busy
-	looks    sync.Map // of *Telemetry: the result of its last look for stalls, *seen
-
-	reading sync.Mutex // held while the tape is read
+	reading  sync.Mutex // held while this process's tape is read
 
 	local   *bus.Bus // all that this process knows
 	outward *bus.Bus // what this process tells others
-	all     *bus.Bus // with a keeper: what its agent knows about all jobs
-
-	rankOf func(member string) int // with a keeper: the rank of a process whose launcher set none
-	named  func([]verdict.Verdict) // with a keeper: takes the open verdicts; may be nil
-	stream *sse.Handler
-	sinks  []bus.Sink // of outward, and the observers
+	stream  *sse.Handler
+	sinks   []bus.Sink // of outward, and the observers
 
 	stall *health.Warnable // the job hangs, or is slow
 	shown map[string]bool  // the verdicts that are conditions now
 
-	pending pendingContacts
-	unseed  func() error
-	running task // the agent, and the goroutines that meet others
-	pushing task // to the sinks
-	leaving sync.Once
+	pending   pendingContacts
+	unseed    func() error // removes the seed; nil if there is none
+	leftovers *leftovers
+	running   task // the agent, and the goroutines that meet others
+	pushing   task // to the sinks
+	leaving   sync.Once
 }
 
 // jobStalled is the condition of an open verdict.
@@ -82,7 +75,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	if s.unwatched() != "" {
 		return nil, nil
 	}
-	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime, s.StallThreshold)}
+	r = &JobRAS{settings: s}
 	if s.World.Size > 1 && !process.Visible() {
 		s.Log.Warn("RAS does not see whether processes of this host have stopped, or how they ended: there is no "+
 			"/proc to tell; and shared memory between them is not used", semconv.LogSubsystem, semconv.SubsystemRAS)
@@ -95,30 +88,20 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 			return nil, fmt.Errorf("RAS: %w (CARILLON_RAS=off does without)", err)
 		}
 	}
-	if r.tape, err = tape.Open(w.Path()); err != nil {
-		return nil, fmt.Errorf("read the tape back: %w", err)
-	}
-	dir := filepath.Dir(r.tape.Path())
-	if err := r.open(conditions, r.note, agent.Config{
+	dir := filepath.Dir(w.Path())
+	return r, r.open(conditions, r.note, agent.Config{
 		Local: agent.FromTapes(dir, s.limits(), tape.Now), Launched: agent.FromLedger(dir, r.self),
-	}); err != nil {
-		return nil, errors.Join(err, r.tape.Close())
-	}
-	return r, nil
+	})
 }
 
-// newKeptRAS makes the part of this process, self, which speaks for the processes that keeper watches, with the notes
-// that cfg provides; meetAgents makes it meet others. It is nil if RAS is switched off.
-func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, cfg agent.Config,
-	conditions *health.Conditions,
-) (*JobRAS, error) {
-	if !s.RAS.On {
-		return nil, nil //nolint:nilnil // a nil JobRAS is RAS switched off
-	}
-	r := &JobRAS{settings: s, self: self, keeper: keeper, unseed: func() error { return nil }}
+// newKeptRAS makes the part of an Agent, which speaks for the processes of a job; meetAgents makes it meet others.
+func newKeptRAS(s *settings, j *keptJob) (*JobRAS, error) {
+	self := j.agent.self
+	r := &JobRAS{settings: s, self: self, job: j}
 	own := verdict.Note{Member: self.Name, Host: self.Host, PID: self.PID, Rank: self.Rank}
-	cfg.Kept = keeper.Members
-	return r, r.open(conditions, func() verdict.Note { return own }, cfg)
+	return r, r.open(j.conditions, func() verdict.Note { return own }, agent.Config{
+		Kept: j.keeper.Members, Local: j.note, Others: j.nccl.notes,
+	})
 }
 
 // open makes the agent from cfg, and the sinks of its events.
@@ -126,7 +109,7 @@ func (r *JobRAS) open(conditions *health.Conditions, note func() verdict.Note, c
 	cfg.Stuck, cfg.HeldUp, cfg.Event, cfg.Open = r.stuck, r.heldUp, r.event, r.opened
 	r.agent = agent.New(r.self, note, cfg)
 	if r.config.Self.Name != "" {
-		r.config.Handler, r.config.LocalNote, r.config.OnEvent = r.agent.Handle, r.agent.LocalNote, r.agent.Member
+		r.config.Handler, r.config.LocalNote, r.config.OnEvent = r.agent.Handle, r.agent.LocalNote, r.member
 		if err := r.config.Validate(); err != nil {
 			return err
 		}
@@ -142,7 +125,7 @@ func (r *JobRAS) open(conditions *health.Conditions, note func() verdict.Note, c
 func (r *JobRAS) makeSinks() error {
 	s := r.settings
 	cfg := bus.Config{Source: fmt.Sprintf("/jobs/%s/ranks/%d", s.World.Job, s.World.Rank), Job: s.World.Job}
-	if r.keeper != nil {
+	if r.job != nil {
 		cfg.Source = fmt.Sprintf("/jobs/%s/agents/%s", s.World.Job, r.self.Name)
 	}
 	r.local, r.outward = bus.New(cfg), bus.New(cfg)
@@ -176,12 +159,13 @@ func (r *JobRAS) makeSinks() error {
 	return errors.Join(errs...)
 }
 
-// start joins the job's RAS, without waiting for another process. url is the process's health endpoint, empty if it has
-// none. died is called when another process died.
-func (r *JobRAS) start(url string, died func()) {
+// start joins the job's RAS, without waiting for another process. own is the telemetry of this process if it speaks for
+// itself, and url its health endpoint, empty if it has none. left hears of the deaths of other processes.
+func (r *JobRAS) start(own *Telemetry, url string, left *leftovers) {
 	if r == nil {
 		return
 	}
+	r.own, r.leftovers = own, left
 	r.config.Self.Health = r.reachable(url)
 	var push []func(context.Context)
 	for _, sink := range append([]bus.Sink{r.stream}, r.sinks...) {
@@ -192,14 +176,6 @@ func (r *JobRAS) start(url string, died func()) {
 		})
 	}
 	r.pushing.start(push...)
-	if tell := r.config.OnEvent; tell != nil {
-		r.config.OnEvent = func(e mesh.Event) {
-			if e.State == mesh.Dead || e.Cause == mesh.CauseExit {
-				died()
-			}
-			tell(e)
-		}
-	}
 	<-r.stream.Begun() // clients of the endpoint are let in once the process has started
 	var m *mesh.Mesh
 	if r.config.Self.Name != "" {
@@ -214,28 +190,25 @@ func (r *JobRAS) start(url string, died func()) {
 		r.mesh.Store(m)
 		r.meet(m)
 	}
-	if r.busy != nil {
-		r.running.also(r.busy.run)
-	}
 	r.running.also(func(ctx context.Context) { r.agent.Run(ctx, m) })
+}
+
+// member takes an event of the mesh.
+func (r *JobRAS) member(e mesh.Event) {
+	r.leftovers.member(e)
+	r.agent.Member(e)
 }
 
 // stop ends the process's part: a failure of a moment ago is still explained, pending events are still pushed, and the
 // others are told that this process leaves. It is bounded by ctx, and by some seconds.
-func (r *JobRAS) stop(ctx context.Context) error {
-	if r == nil {
-		return nil
+func (r *JobRAS) stop(ctx context.Context) {
+	if r == nil || r.running.ctx == nil { // it was never started
+		return
 	}
-	if r.running.ctx != nil {
-		settled, cancel := context.WithTimeout(ctx, settleTimeout)
-		r.agent.Settle(settled)
-		cancel()
-		r.announceEnd(ctx)
-	}
-	if r.tape == nil {
-		return nil
-	}
-	return r.tape.Close()
+	settled, cancel := context.WithTimeout(ctx, settleTimeout)
+	r.agent.Settle(settled)
+	cancel()
+	r.announceEnd(ctx)
 }
 
 // announceEnd tells the others that this process ends cleanly, and pushes the events so far.
@@ -244,7 +217,9 @@ func (r *JobRAS) announceEnd(ctx context.Context) {
 		return
 	}
 	r.leaving.Do(func() {
-		_ = r.unseed() // if that fails, a process that finds the file removes it
+		if r.unseed != nil {
+			_ = r.unseed() // if that fails, a process that finds the file removes it
+		}
 		r.running.stop()
 		if m := r.mesh.Load(); m != nil {
 			if err := m.Close(); err != nil && !errors.Is(err, mesh.ErrClosed) {
@@ -259,24 +234,23 @@ func (r *JobRAS) announceEnd(ctx context.Context) {
 	})
 }
 
-// seen is the result of a look for stalls.
-type seen struct {
-	stuck  []lifecycle.CommID // communicators in which something takes too long
-	heldUp bool               // operations repeatedly wait for one rank, or may
-}
-
-// looked takes the result of a look at a process; news says that a stall has begun or ended.
-func (r *JobRAS) looked(at *Telemetry, s *seen, news bool) {
-	r.looks.Store(at, s)
-	if news {
-		r.agent.Trouble()
+// looks yields the last look for stalls at each process that this one speaks for.
+func (r *JobRAS) looks(yield func(*seen) bool) {
+	if r.job == nil {
+		yield(r.own.seen.Load())
+		return
+	}
+	for _, p := range r.job.all() {
+		if !yield(p.telemetry.seen.Load()) {
+			return
+		}
 	}
 }
 
 // stuck returns the communicators in which a call stalls.
 func (r *JobRAS) stuck() (all []lifecycle.CommID) {
-	for _, s := range r.looks.Range {
-		for _, c := range s.(*seen).stuck {
+	for s := range r.looks {
+		for _, c := range s.stuck {
 			if !slices.Contains(all, c) {
 				all = append(all, c)
 			}
@@ -287,8 +261,8 @@ func (r *JobRAS) stuck() (all []lifecycle.CommID) {
 
 // heldUp tells whether operations repeatedly wait for one rank, or may.
 func (r *JobRAS) heldUp() bool {
-	for _, s := range r.looks.Range {
-		if s.(*seen).heldUp {
+	for s := range r.looks {
+		if s.heldUp {
 			return true
 		}
 	}
@@ -306,14 +280,7 @@ func (r *JobRAS) ending() {
 func (r *JobRAS) note() verdict.Note {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	var devices map[uint32]model.Device
-	r.looks.Range(func(own, _ any) bool {
-		devices = own.(*Telemetry).devices()
-		return false
-	})
-	n := agent.NoteOf(r.self, r.tape, r.settings.limits(), tape.Now(), devices)
-	n.Where = r.busy.String()
-	return n
+	return r.own.note(r.own.devices())
 }
 
 // event takes an event of the agent.
@@ -322,9 +289,9 @@ func (r *JobRAS) event(ev bus.Event, outward bool) {
 	if outward {
 		to = append(to, r.outward)
 	}
-	if r.all != nil {
+	if r.job != nil {
 		ev.Job = r.settings.World.Job
-		to = append(to, r.all)
+		to = append(to, r.job.agent.events)
 	}
 	for _, b := range to {
 		if err := b.Publish(ev); err != nil && !errors.Is(err, bus.ErrClosed) {
@@ -349,8 +316,8 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	for id := range before {
 		r.stall.Clear(id)
 	}
-	if r.named != nil {
-		r.named(open)
+	if r.job != nil {
+		r.job.told(open)
 	}
 }
 
@@ -366,8 +333,8 @@ func (r *JobRAS) Ranks() []health.Rank {
 			Job: r.settings.World.Job, Rank: s.Member.Rank, State: s.State.String(), Since: s.Since,
 			Member: s.Member.Name, Host: s.Member.Host, PID: s.Member.PID, URL: s.Member.Health,
 		}
-		if rank.Rank < 0 && r.rankOf != nil {
-			rank.Rank = r.rankOf(s.Member.Name)
+		if rank.Rank < 0 && r.job != nil {
+			rank.Rank = r.job.rankOf(s.Member.Name)
 		}
 		switch {
 		case s.Exit.Known:
@@ -384,7 +351,7 @@ func (r *JobRAS) Ranks() []health.Rank {
 func (r *JobRAS) members() []mesh.Status {
 	m := r.mesh.Load()
 	switch {
-	case r.keeper != nil:
+	case r.job != nil:
 		return r.agent.Members()
 	case m != nil:
 		return m.Members()

@@ -19,7 +19,7 @@ import (
 // meet announces the mesh to the job's other processes, and joins them.
 func (r *JobRAS) meet(m *mesh.Mesh) {
 	self := m.Self()
-	dir := filepath.Dir(r.tape.Path())
+	dir := filepath.Dir(r.own.tape.Path())
 	remove, err := health.WriteBeside(filepath.Join(dir, self.Name), seedSuffix, self.Addr.String())
 	if err != nil {
 		r.settings.Log.Warn("the job's other processes on this host don't learn where this one listens", "error", err)

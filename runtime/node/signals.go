@@ -101,7 +101,7 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 	t.terminated(until)
 	unread := t.follower.Sync(ctx)
 	if unread != nil {
-		t.log.Warn("SIGTERM: the tape was not read to its end", "error", unread)
+		t.settings.Log.Warn("SIGTERM: the tape was not read to its end", "error", unread)
 	}
 	t.observing.Lock()
 	t.process.Look(t.follower.Slots(), nil)
@@ -111,11 +111,11 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 	defer flushing.Wait()
 	flushing.Go(func() {
 		if err := logs.Flush(ctx); err != nil {
-			t.log.Warn("SIGTERM: log records were not all written and exported", "error", err)
+			t.settings.Log.Warn("SIGTERM: log records were not all written and exported", "error", err)
 		}
 	})
 	if err := t.trace.Flush(ctx); err != nil {
-		t.log.Warn("SIGTERM: spans were not all exported", "error", err)
+		t.settings.Log.Warn("SIGTERM: spans were not all exported", "error", err)
 		return
 	}
 	if unread == nil && t.trace.Complete() {

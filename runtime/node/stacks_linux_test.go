@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
@@ -109,8 +110,11 @@ func TestThreadThatCallsNCCL(t *testing.T) {
 // TestWhomAVerdictSuspects: for a verdict, its culprits are examined or, if it has none, the first waiting ranks; each
 // one once, even if it comes and goes.
 func TestWhomAVerdictSuspects(t *testing.T) {
-	a, b, c := &keptProcess{}, &keptProcess{}, &keptProcess{}
-	j := &keptJob{kept: map[string]*keptProcess{"a": a, "b": b, "c": c}}
+	kept := func(name string) *keptProcess {
+		return &keptProcess{Node: &Node{telemetry: &Telemetry{self: mesh.Member{Name: name}}}}
+	}
+	a, b, c := kept("a"), kept("b"), kept("c")
+	j := &keptJob{kept: []*keptProcess{a, b, c}}
 	named := func(members ...string) (ranks []verdict.Rank, waits []verdict.Wait) {
 		for i, m := range members {
 			ranks = append(ranks, verdict.Rank{Job: i, Member: m})

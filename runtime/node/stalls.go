@@ -47,7 +47,12 @@ type stalls struct {
 	delay   time.Duration // how long the process's threads had waited for a processor by then
 	heldAt  int64         // the last look for ranks that hold the others up
 	heldUp  bool          // whether there were any
-	looking task
+}
+
+// seen is the result of a look.
+type seen struct {
+	stuck  []lifecycle.CommID // communicators in which something takes too long
+	heldUp bool               // operations repeatedly wait for one rank, or may
 }
 
 // newStalls makes stalls; nil if the stall threshold is off.
@@ -101,9 +106,7 @@ func (t *Telemetry) lookForStalls(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-over:
-			if t.ras != nil {
-				t.ras.looked(t, &seen{}, false)
-			}
+			t.seen.Store(&seen{})
 			return
 		case <-timer.C:
 		}
@@ -124,9 +127,7 @@ func (t *Telemetry) look(interval time.Duration) {
 	t.own.Saw(now)
 	var err error
 	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // given up
-		if t.ras != nil {
-			t.ras.looked(t, &seen{}, false)
-		}
+		t.seen.Store(&seen{})
 		return
 	}
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
@@ -172,7 +173,10 @@ func (t *Telemetry) look(interval time.Duration) {
 	for _, c := range doubtful {
 		late = append(late, c.ID)
 	}
-	t.ras.looked(t, &seen{late, s.heldUp}, news || slices.ContainsFunc(reports, stall.Report.News))
+	t.seen.Store(&seen{late, s.heldUp})
+	if news || slices.ContainsFunc(reports, stall.Report.News) {
+		t.ras.agent.Trouble()
+	}
 }
 
 // devices returns what is known about devices; see model.Process.Devices.

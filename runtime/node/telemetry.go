@@ -12,7 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/agent"
 	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/telemetry/eventlog"
 	"github.com/carillon-rt/carillon/telemetry/metric"
@@ -24,13 +26,13 @@ import (
 
 // Telemetry reads one process's tape: one follower feeds spans, metrics and the other observers.
 type Telemetry struct {
+	settings  *settings
 	tape      recorder     // nil: nothing to read
 	own       *tape.Writer // nil: the tape is another process's
 	self      mesh.Member  // the process
 	trace     *trace.Projector
 	registry  *prometheus.Registry // Carillon's metrics
 	gatherer  prometheus.Gatherer  // the metrics at /metrics and those pushed
-	lent      bool                 // the metrics are in the program's registry
 	exported  trace.Config         // describes the process and its tape, for all exporters
 	push      *metric.Push         // nil: metrics are only pulled
 	follower  *tape.Follower
@@ -44,7 +46,9 @@ type Telemetry struct {
 	observers []Observer
 	ras       *JobRAS // nil: there is none
 	stalls    *stalls // nil: nothing looks for any
-	log       *slog.Logger
+	seen      atomic.Pointer[seen]
+	busy      *busy
+	looking   task // for stalls, and at busy
 	started   bool // before anything else may run at the same time
 	done      chan struct{}
 	failed    error // written before done is closed
@@ -64,10 +68,11 @@ const batch = 256
 
 // newTelemetry makes the readers of a process's tape, without starting them. A nil tape has nothing to read.
 func newTelemetry(s *settings, w recorder, self mesh.Member, r *JobRAS) (*Telemetry, error) {
-	t := &Telemetry{tape: w, self: self, registry: prometheus.NewRegistry(), log: s.Log, done: make(chan struct{})}
+	t := &Telemetry{settings: s, tape: w, self: self, registry: prometheus.NewRegistry(), done: make(chan struct{})}
 	t.own, _ = w.(*tape.Writer)
-	t.gatherer, t.lent = t.registry, s.Registerer != nil
-	if !t.lent { // a program's own registry has these metrics already
+	t.seen.Store(&seen{})
+	t.gatherer = t.registry
+	if s.Registerer == nil { // a program's own registry has these metrics already
 		t.gatherer = prometheus.Gatherers{t.registry, withProcess()}
 	}
 	if w == nil {
@@ -78,6 +83,11 @@ func newTelemetry(s *settings, w recorder, self mesh.Member, r *JobRAS) (*Teleme
 	if t.follower, err = tape.Follow(context.Background(), w.Path(), s.tick); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
+	used := t.follower.Process().CPU
+	if t.own != nil {
+		used = processorTime
+	}
+	t.busy = newBusy(used, s.StallThreshold)
 	if err := t.observeWith(s, r); err != nil {
 		return nil, errors.Join(err, t.follower.Close())
 	}
@@ -143,11 +153,11 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 func (t *Telemetry) Registry() *prometheus.Registry { return t.registry }
 
 // register adds Carillon's metrics to the program's registry, once all of them exist.
-func (t *Telemetry) register(with prometheus.Registerer) error {
-	if with == nil {
+func (t *Telemetry) register() error {
+	if t.settings.Registerer == nil {
 		return nil
 	}
-	if err := with.Register(t.registry); err != nil {
+	if err := t.settings.Registerer.Register(t.registry); err != nil {
 		return fmt.Errorf("register Carillon's metrics with Config.Registerer: %w (prometheus.WrapRegistererWith "+
 			"tells several nodes of a process apart)", err)
 	}
@@ -155,9 +165,9 @@ func (t *Telemetry) register(with prometheus.Registerer) error {
 }
 
 // unregister undoes register.
-func (t *Telemetry) unregister(with prometheus.Registerer) {
-	if t != nil && with != nil {
-		with.Unregister(t.registry)
+func (t *Telemetry) unregister() {
+	if t != nil && t.settings.Registerer != nil {
+		t.settings.Registerer.Unregister(t.registry)
 	}
 }
 
@@ -217,22 +227,33 @@ func (t *Telemetry) start() {
 	}
 	t.started = true
 	var err error
-	if !t.lent { // else the program sends its registry's metrics
+	if t.settings.Registerer == nil { // else the program sends its registry's metrics
 		t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
-			Gatherer: t.gatherer, Resource: trace.Resource(context.Background(), t.exported), Logger: t.log,
+			Gatherer: t.gatherer, Resource: trace.Resource(context.Background(), t.exported), Logger: t.settings.Log,
 		})
 		if err != nil { // they are at /metrics still
-			t.log.Warn("metrics are not sent", "error", err)
+			t.settings.Log.Warn("metrics are not sent", "error", err)
 		}
 	}
 	go func() {
 		defer close(t.done)
 		t.failed = t.follow()
 	}()
+	t.looking.start()
+	if t.ras != nil {
+		t.looking.also(t.busy.run)
+	}
 	if t.stalls != nil {
 		t.own.Saw(tape.Now())
-		t.stalls.looking.start(t.lookForStalls)
+		t.looking.also(t.lookForStalls)
 	}
+}
+
+// note makes the process's note from its tape, and from what is known about devices.
+func (t *Telemetry) note(devices map[uint32]model.Device) verdict.Note {
+	n := agent.NoteOf(t.self, t.follower.Reader, t.settings.limits(), tape.Now(), devices)
+	n.Where = t.busy.String()
+	return n
 }
 
 // givenUp logs, once, that the tape can't be read any more. The job goes on: its operations don't need the tape.
@@ -254,7 +275,7 @@ func (t *Telemetry) follow() error {
 			t.left = t.own == nil // else stop had no time, and returns that
 			return nil
 		case err != nil:
-			t.log.Error(givenUp, "error", err)
+			t.settings.Log.Error(givenUp, "error", err)
 			return err
 		}
 	}
@@ -310,9 +331,7 @@ func (t *Telemetry) stop(ctx context.Context) error {
 		return nil
 	}
 	t.start() // if an earlier part failed, so that a reader can reach the end
-	if t.stalls != nil {
-		t.stalls.looking.stop()
-	}
+	t.looking.stop()
 	errs := []error{t.own.Close()}
 	if t.own == nil { // the other process may go on
 		t.sync(ctx, settleTimeout)
@@ -342,9 +361,9 @@ func (t *Telemetry) flush(ctx context.Context) {
 		end = t.trace.Leave
 	}
 	if err := end(ctx); err != nil {
-		t.log.Warn("spans were not all exported before the end", "error", err)
+		t.settings.Log.Warn("spans were not all exported before the end", "error", err)
 	}
 	if err := <-pushed; err != nil {
-		t.log.Warn("the last metrics were not sent", "error", err)
+		t.settings.Log.Warn("the last metrics were not sent", "error", err)
 	}
 }

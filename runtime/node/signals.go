@@ -24,9 +24,7 @@ func (n *Node) awaitTermination() (end func()) {
 		return func() {}
 	}
 	told, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	done := make(chan struct{})
-	unhandle := context.AfterFunc(told, func() {
-		defer close(done)
+	unhandle := afterwards(told, func() {
 		n.terminate()
 		stop()
 		// Once more to itself: without a handler it ends the process, and the parent sees the signal. A program that
@@ -34,20 +32,15 @@ func (n *Node) awaitTermination() (end func()) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	})
 	return func() {
-		if unhandle() {
-			stop()
-		} else {
-			<-done
-		}
+		unhandle()
+		stop()
 	}
 }
 
 // awaitSignal notes that the program is told to end by a signal that it handles itself, if ctx is one of
 // signal.NotifyContext, until end is called.
 func (n *Node) awaitSignal(ctx context.Context) (end func()) {
-	done := make(chan struct{})
-	unhandle := context.AfterFunc(ctx, func() {
-		defer close(done)
+	return afterwards(ctx, func() {
 		cause := context.Cause(ctx)
 		if !strings.HasSuffix(cause.Error(), received) {
 			return // the program has ended ctx
@@ -57,8 +50,17 @@ func (n *Node) awaitSignal(ctx context.Context) (end func()) {
 			n.telemetry.terminated(tape.Now())
 		}
 	})
+}
+
+// afterwards calls f once ctx has ended, unless end is called before. end waits for f to return if it was called.
+func afterwards(ctx context.Context, f func()) (end func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		f()
+	})
 	return func() {
-		if !unhandle() {
+		if !stop() {
 			<-done
 		}
 	}

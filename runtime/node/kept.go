@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,12 +41,13 @@ type keptJob struct {
 	nccl       *ncclPoller // nil: switched off
 	alone      bool        // it was logged why the agents of its other machines can't be met
 	leftovers  *leftovers
-	looked     map[examined]bool // for the open verdicts; this and the next two: used by Config.Open alone
-	calm       func()            // stops noting that the job hangs; nil while it doesn't
-	named      []string          // the open verdicts, by ID
-	news       chan struct{}     // of capacity one: the open verdicts changed
-	running    task              // looks for stacks, and waits for the ends of tapes
-	ended      time.Time         // when the last process had ended; zero: one runs
+	looked     map[string][]string // who was examined for each open verdict; this and the next: of Config.Open alone
+	named      []string            // the open verdicts, by ID
+	hangs      atomic.Bool         // there are some
+	news       chan struct{}       // of capacity one: they changed
+	noting     task                // notes in the ledger that the job hangs
+	running    task                // looks for stacks, and waits for the ends of tapes
+	ended      time.Time           // when the last process had ended; zero: one runs
 
 	mu   sync.Mutex
 	kept []*keptProcess // in the order in which they were found
@@ -97,6 +99,7 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 			return nil, err
 		}
 	}
+	j.noting.start(j.noteHangs)
 	j.running.start()
 	j.ras.start(nil, "", nil)
 	if a.ending.Load() {
@@ -278,10 +281,7 @@ func followed(dir string, h *tape.Header) bool {
 	})
 }
 
-// told takes the open verdicts. While there are any, it notes in the ledger that the job runs, and which processes are
-// stopped, for the post-mortem of a job whose processes and agent are all killed. It does so at once when the open
-// verdicts change, then at intervals that double, so that the last entry covers at least half of the time that the job
-// hung, and once more when none is open. The evidence for a straggler is on no tape, so it is noted, too.
+// told takes the open verdicts.
 func (j *keptJob) told(open []verdict.Verdict) {
 	var named []string
 	slow := false
@@ -292,32 +292,9 @@ func (j *keptJob) told(open []verdict.Verdict) {
 	for _, p := range j.all() {
 		p.judge(slow)
 	}
-	news := !slices.Equal(named, j.named)
-	j.named = named
-	switch {
-	case len(open) > 0 && j.calm == nil:
-		hangs, calm := context.WithCancel(context.Background())
-		j.calm = calm
-		j.running.also(func(ctx context.Context) {
-			defer context.AfterFunc(ctx, calm)()
-			for pause := time.Second; ; pause *= 2 {
-				over := hangs.Err() != nil
-				j.noteHang()
-				if over {
-					return
-				}
-				select {
-				case <-hangs.Done():
-				case <-j.news:
-					pause = time.Second / 2
-				case <-time.After(pause):
-				}
-			}
-		})
-	case len(open) == 0 && j.calm != nil:
-		j.calm()
-		j.calm = nil
-	case news:
+	if !slices.Equal(named, j.named) {
+		j.named = named
+		j.hangs.Store(len(named) > 0)
 		select {
 		case j.news <- struct{}{}:
 		default:
@@ -335,8 +312,34 @@ func (p *keptProcess) judge(slow bool) {
 	}
 }
 
-// noteHang makes the entries of told. They have one time, as they belong to one judgement. Errors are ignored, as in
-// exited.
+// noteHangs notes in the ledger, while verdicts are open, that the job runs, and which processes are stopped, for the
+// post-mortem of a job whose processes and agent are all killed. It does so at once when the open verdicts change, then
+// at intervals that double, so that the last entry covers at least half of the time that the job hung, and once more
+// when none is open.
+func (j *keptJob) noteHangs(ctx context.Context) {
+	var next <-chan time.Time // nil: none is open
+	var pause time.Duration
+	for {
+		select {
+		case <-j.news:
+			pause = time.Second
+		case <-next:
+			pause *= 2
+		case <-ctx.Done():
+			if next != nil || j.hangs.Load() {
+				j.noteHang()
+			}
+			return
+		}
+		j.noteHang()
+		if next = nil; j.hangs.Load() {
+			next = time.After(pause)
+		}
+	}
+}
+
+// noteHang makes the entries of noteHangs. They have one time, as they belong to one judgement. The evidence for a
+// straggler is on no tape, so it is noted, too. Errors are ignored, as in exited.
 func (j *keptJob) noteHang() {
 	e := j.runs().Now()
 	if len(e.Running) > 0 {
@@ -439,6 +442,7 @@ func (j *keptJob) close(ctx context.Context) error {
 	j.nccl.stop()
 	j.running.cancel()
 	j.ras.stop(ctx)
+	j.noting.stop()
 	j.leftovers.end(ctx)
 	j.agent.pushMetrics(ctx)
 	// Before the processes are dropped, as it notes their ends so far.

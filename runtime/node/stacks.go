@@ -20,9 +20,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// examined is a process that was examined for a verdict.
-type examined struct{ verdict, member string }
-
 const (
 	// pySpyTime and pySpyOutput bound what py-spy may take and print.
 	pySpyTime   = 3 * time.Second
@@ -53,35 +50,37 @@ func (j *keptJob) examine(open []verdict.Verdict) {
 
 // suspect returns the processes that examine must look at. It drops the stacks that are no longer evidence.
 func (j *keptJob) suspect(open []verdict.Verdict) (fresh []*keptProcess) {
-	still, named := map[examined]bool{}, map[string]bool{}
+	before, now := map[string][]string{}, map[string][]string{}
 	for i := range open {
-		n := 0
-		for key := range j.looked { // also processes no longer suspected: suspects may come and go
-			if key.verdict == open[i].ID {
-				still[key], named[key.member] = true, true
-				n++
-			}
-		}
+		id := open[i].ID
+		before[id] = j.looked[id] // also processes no longer suspected: suspects may come and go
+		now[id] = slices.Clone(before[id])
 		for _, r := range open[i].Suspects() {
-			key := examined{open[i].ID, r.Member}
-			p := j.get(r.Member)
-			if p == nil || n == mostExamined || still[key] {
-				continue
+			if len(now[id]) < mostExamined && !slices.Contains(now[id], r.Member) && j.get(r.Member) != nil {
+				now[id] = append(now[id], r.Member)
 			}
-			n++
-			if still[key] = true; !named[r.Member] {
-				fresh = append(fresh, p)
-			}
-			named[r.Member] = true
 		}
 	}
-	for key := range j.looked {
-		if p := j.get(key.member); p != nil && !named[key.member] {
+	for _, p := range j.all() {
+		switch name := p.telemetry.self.Name; {
+		case examined(now, name) && !examined(before, name):
+			fresh = append(fresh, p)
+		case examined(j.looked, name) && !examined(now, name):
 			p.setStack(nil)
 		}
 	}
-	j.looked = still
+	j.looked = now
 	return fresh
+}
+
+// examined tells whether a process was examined for one of the verdicts.
+func examined(looked map[string][]string, member string) bool {
+	for _, members := range looked {
+		if slices.Contains(members, member) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *keptProcess) setStack(lines []string) {

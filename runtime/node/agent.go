@@ -25,7 +25,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/telemetry/metric"
-	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -61,6 +60,7 @@ type Agent struct {
 	seen      map[string]bool            // tapes that are followed, or never will be
 	following map[string]*tape.Following // by the folder of the job; nil if the lock is impossible
 	others    map[string]bool            // folders of jobs that another agent follows
+	refused   []error                    // why the last scan refused tapes
 	mu        sync.RWMutex               // of jobs
 	jobs      map[string]*keptJob
 
@@ -71,16 +71,9 @@ type Agent struct {
 }
 
 const (
-	// scanInterval is how often the agent looks for new tapes if it gets no notification.
-	scanInterval = 200 * time.Millisecond
-	// scanPause is how long it waits after a notification before it scans: many files may be made at once.
-	scanPause = 10 * time.Millisecond
 	// dyingTime is how long an agent that stops waits for the ends of processes that were told to end: the kernel takes
 	// seconds to free a process's GPU resources.
 	dyingTime = 5 * time.Second
-	// recentTime is how long before the agent a process may have begun that has ended since and is followed all the
-	// same.
-	recentTime = time.Second
 	// jobsPath is the path of the processes' endpoints, below the agent's endpoint.
 	jobsPath = "/jobs/"
 )
@@ -188,44 +181,6 @@ func (a *Agent) Waits() bool {
 	return len(a.others) > 0
 }
 
-// mayFollow tells whether no other agent on this host follows the job with the folder dir, and locks others out until
-// letGo. If locking is impossible, others are not locked out.
-func (a *Agent) mayFollow(dir string) bool {
-	if a.following[dir] != nil {
-		return true
-	}
-	f, err := tape.FollowJob(dir)
-	if errors.Is(err, tape.ErrFollowed) {
-		if !a.others[dir] {
-			a.others[dir] = true
-			a.settings.Log.Info("another agent on this host follows the job", "job", filepath.Base(dir))
-		}
-		return false
-	}
-	delete(a.others, dir)
-	a.following[dir] = f
-	return true
-}
-
-// letGo lets other agents follow the job with the folder dir.
-func (a *Agent) letGo(dir string) {
-	_ = a.following[dir].Close() // the lock is released even on an error
-	delete(a.following, dir)
-	for _, d := range a.dirs { // its processes made a folder in each directory, until one had room
-		_ = os.Remove(filepath.Join(d, filepath.Base(dir))) // fails unless it is empty; no sweep removes it then
-	}
-}
-
-// follows tells whether the agent follows jobs of a name in the i-th of its directories. A process whose tape has no
-// room in one directory writes it in the next, but has made the job's folder in the first.
-func (a *Agent) follows(i int, job string) bool {
-	if a.only != "" || a.all || i == 0 {
-		return a.only == "" || a.only == job
-	}
-	_, err := os.Stat(filepath.Join(a.dirs[0], job))
-	return err == nil
-}
-
 // URL is where the health endpoint listens; empty when it is switched off.
 func (a *Agent) URL() string { return a.health.URL() }
 
@@ -275,38 +230,6 @@ func (a *Agent) Stop(ctx context.Context) (err error) {
 	return err
 }
 
-// run looks for new tapes as soon as there are some: an agent knows how a process ended only if it found the process in
-// time.
-func (a *Agent) run(ctx context.Context) {
-	some := make(chan struct{}, 1)
-	a.work.also(func(context.Context) {
-		for a.news.Wait() == nil {
-			select {
-			case some <- struct{}{}:
-			default: // the next scan finds it
-			}
-		}
-	})
-	defer a.news.Close() //nolint:errcheck // nothing is lost if it fails
-	ticker := time.NewTicker(cmp.Or(a.settings.scan, scanInterval))
-	defer ticker.Stop()
-	for {
-		a.Scan()
-		a.forget(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-some:
-			select { // let the same scan find other new tapes
-			case <-ctx.Done():
-				return
-			case <-time.After(scanPause):
-			}
-		case <-ticker.C:
-		}
-	}
-}
-
 // list returns the jobs, sorted by folder.
 func (a *Agent) list() []*keptJob {
 	a.mu.RLock()
@@ -325,156 +248,6 @@ func (a *Agent) jobsReady(context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Scan looks for new tapes now, and begins to follow them.
-func (a *Agent) Scan() {
-	a.scanning.Lock()
-	defer a.scanning.Unlock()
-	maps.DeleteFunc(a.others, func(dir string, _ bool) bool { // folders that are gone
-		_, err := os.Stat(dir)
-		return errors.Is(err, os.ErrNotExist)
-	})
-	var refused []error
-	for i, dir := range a.dirs {
-		a.news.Add(dir)
-		folders, err := os.ReadDir(dir)
-		if err != nil {
-			if !errors.Is(err, os.ErrNotExist) && !a.seen[dir] { // else there are no tapes yet
-				a.seen[dir] = true
-				refused = append(refused, err)
-			}
-			continue
-		}
-		for _, folder := range folders {
-			if folder.IsDir() && a.follows(i, folder.Name()) {
-				refused = append(refused, a.scan(filepath.Join(dir, folder.Name()))...)
-			}
-		}
-	}
-	if len(refused) > 0 { // tapes of an older version may stay for long
-		a.settings.Log.Warn("tapes are not followed", "number", len(refused), "first", refused[0])
-	}
-}
-
-// scan looks for new tapes of a job, and follows those of running processes before those of ended ones. It returns why
-// some are not followed, once for each.
-func (a *Agent) scan(dir string) (refused []error) {
-	refuse := func(path string, err error) {
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			a.seen[path] = true
-			refused = append(refused, err)
-		}
-	}
-	var begun []*keptProcess
-	follow := func(t *tape.Kept, runs bool) {
-		p, err := a.follow(dir, t, runs)
-		refuse(t.Path(), err)
-		if p != nil {
-			begun = append(begun, p)
-		}
-	}
-	if a.others[dir] && !a.mayFollow(dir) {
-		return nil
-	}
-	a.news.Add(dir)
-	running, ended := a.unseen(dir, refuse)
-	if len(running)+len(ended) > 0 && !a.mayFollow(dir) {
-		for _, t := range slices.Concat(running, ended) {
-			_ = t.Close() // it was only read
-		}
-		return refused
-	}
-	for _, t := range running {
-		follow(t, true)
-	}
-	for _, t := range ended {
-		h, j := t.Header(), a.jobs[dir]
-		if h.Created.After(a.began.Add(-recentTime)) && !followed(dir, &h) || j != nil && h.Run != 0 && h.Run == j.run {
-			follow(t, false)
-		} else {
-			a.seen[t.Path()] = true
-			_ = t.Close()
-		}
-	}
-	for _, p := range begun { // once all are known, so that no verdict misses a rank
-		a.jobs[dir].begin(p)
-	}
-	if a.only == "" && a.jobs[dir] == nil && a.following[dir] != nil {
-		a.letGo(dir)
-	}
-	return refused
-}
-
-// unseen opens the tapes in a job's folder that may be followed and are not yet: those of running processes, and those
-// of ended ones.
-func (a *Agent) unseen(dir string, refuse func(path string, err error)) (running, ended []*tape.Kept) {
-	entries, _ := os.ReadDir(dir) // if that fails, the folder is gone
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		if filepath.Ext(path) != ".tape" || !entry.Type().IsRegular() || a.seen[path] {
-			continue
-		}
-		t, err := tape.OpenKept(path)
-		if err != nil {
-			refuse(path, err)
-			continue
-		}
-		h := t.Header()
-		switch life := t.Liveness(); {
-		case h.Watched:
-			a.seen[path] = true
-		case life == process.Unknown && (!h.Closed || h.KernelBoot != process.Self().BootID):
-			refuse(path, fmt.Errorf("the process of %s is on another host, or in a pid namespace that is not below "+
-				"this one", path))
-		case life == process.Dead || h.Closed:
-			ended = append(ended, t)
-			continue
-		default:
-			running = append(running, t)
-			continue
-		}
-		_ = t.Close() // it was only read
-	}
-	return running, ended
-}
-
-// follow makes the follower of a process's tape; begin starts it.
-func (a *Agent) follow(dir string, t *tape.Kept, runs bool) (p *keptProcess, err error) {
-	a.seen[t.Path()] = true
-	j := a.jobs[dir]
-	if j == nil {
-		if j, err = a.newJob(dir, t.Header()); err != nil {
-			return nil, errors.Join(fmt.Errorf("job %s: %w", dir, err), t.Close())
-		}
-		a.mu.Lock()
-		a.jobs[dir] = j
-		a.mu.Unlock()
-	}
-	if p, err = j.follow(t, runs); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", t.Path(), err), t.Close())
-	}
-	return p, nil
-}
-
-// forget ends jobs whose processes have all ended.
-func (a *Agent) forget(ctx context.Context) {
-	a.scanning.Lock()
-	defer a.scanning.Unlock()
-	for _, j := range a.list() {
-		if !j.over() {
-			continue
-		}
-		a.mu.Lock()
-		delete(a.jobs, j.dir)
-		a.mu.Unlock()
-		if err := j.close(ctx); err != nil && ctx.Err() == nil {
-			a.settings.Log.Warn("following a job did not end in order", "job", j.name, "error", err)
-		}
-		if a.only == "" { // else the job stays this agent's: more processes may begin
-			a.letGo(j.dir)
-		}
-	}
 }
 
 // snapshot is what is known about all jobs, for clients that don't ask for one process.

@@ -118,7 +118,7 @@ func (n *Node) open() (err error) {
 	if n.runtime, err = newRuntime(s, n.tape, n.ras, n.profiler); err != nil {
 		return err
 	}
-	n.telemetry.registry.MustRegister(proxyMetrics{n.runtime})
+	n.telemetry.registry.MustRegister(proxyMetrics(n.runtime.ProxyStats))
 	return n.telemetry.register()
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -25,18 +26,13 @@ type Observer struct {
 
 // listener is the sink that passes events to the observers; nil if none takes any.
 func listener(local *bus.Bus, observers []Observer) bus.Sink {
-	var told []func(*bus.Event)
-	for i := range observers {
-		if f := observers[i].Event; f != nil {
-			told = append(told, f)
-		}
-	}
-	if told == nil {
+	told := slices.DeleteFunc(slices.Clone(observers), func(o Observer) bool { return o.Event == nil })
+	if len(told) == 0 {
 		return nil
 	}
 	return bus.NewSink(local, "observers", bus.Filter{}, func(_ context.Context, ev *bus.Event) error {
-		for _, f := range told {
-			f(ev)
+		for _, o := range told {
+			o.Event(ev)
 		}
 		return nil
 	})

@@ -141,7 +141,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 		{Step: lines.Observe, Stall: lines.ObserveStall},
 	}
 	if r != nil {
-		t.registry.MustRegister(rasMetrics{r})
+		t.registry.MustRegister(collector(r.collect))
 	}
 	t.observers = append(t.observers, s.Observers...)
 	t.stalls = newStalls(s, t.process)

@@ -9,12 +9,10 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-type proxyStats fabric.ProxyStats
-
-func (s proxyStats) ProxyStats() fabric.ProxyStats { return fabric.ProxyStats(s) }
-
 func TestProxyMetrics(t *testing.T) {
-	of := proxyMetrics{proxyStats{Own: 1, Shared: 2, Waiting: 3, Steps: 4, Waits: 5, Refused: 6}}
+	of := proxyMetrics(func() fabric.ProxyStats {
+		return fabric.ProxyStats{Own: 1, Shared: 2, Waiting: 3, Steps: 4, Waits: 5, Refused: 6}
+	})
 	if err := testutil.CollectAndCompare(of, strings.NewReader(`
 # HELP ccl_proxy_operations Operations of the proxy in use: of the process's pool, and in memory that the node's ranks share.
 # TYPE ccl_proxy_operations gauge

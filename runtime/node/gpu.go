@@ -46,14 +46,14 @@ func newGPU(s *settings, t *Telemetry, conditions *health.Conditions, r *JobRAS)
 // gpuStopTimeout bounds the end of the watch: a library that hangs must not use up the time for exporting spans.
 const gpuStopTimeout = time.Second
 
-func (n *Node) stopGPU(ctx context.Context) {
-	if n.gpu == nil {
+func (o *observed) stopGPU(ctx context.Context) {
+	if o.gpu == nil {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, gpuStopTimeout)
 	defer cancel()
-	if err := n.gpu.Stop(bounded); err != nil && ctx.Err() == nil { // else Stop had no time
-		n.settings.Log.Warn("the watch of the GPUs did not end", "error", err)
+	if err := o.gpu.Stop(bounded); err != nil && ctx.Err() == nil { // else Stop had no time
+		o.settings.Log.Warn("the watch of the GPUs did not end", "error", err)
 	}
 }
 

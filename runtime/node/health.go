@@ -49,11 +49,11 @@ func withProcess() *prometheus.Registry {
 	return r
 }
 
-// newHealth makes the health endpoint, and serves it unless it is switched off.
-func (n *Node) newHealth() (*health.Server, error) {
-	s, t := n.settings, n.telemetry
-	for _, c := range append(ownChecks(t, n.gpu), s.Checks...) {
-		if err := n.checks.Register(c.Name, c.Kind, c.Timeout, c.Check); err != nil {
+// newHealth makes the health endpoint, and serves it unless it is switched off or mounted in another one.
+func (o *observed) newHealth(mounted bool) (*health.Server, error) {
+	s, t := o.settings, o.telemetry
+	for _, c := range append(ownChecks(t, o.gpu), s.Checks...) {
+		if err := o.checks.Register(c.Name, c.Kind, c.Timeout, c.Check); err != nil {
 			return nil, err
 		}
 	}
@@ -61,16 +61,16 @@ func (n *Node) newHealth() (*health.Server, error) {
 	if t.tape != nil {
 		own = append(own, health.Route{Path: "/api/v1/traces", Title: "what they did last", Handler: t.Traces()})
 	}
-	if n.ras != nil {
-		own = append(own, eventsOf(n.ras.stream))
+	if o.ras != nil {
+		own = append(own, eventsOf(o.ras.stream))
 	}
 	title := fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size)
 	if s.World.Rank < 0 {
 		title = "Carillon, " + t.self.Name
 	}
-	server, err := serve(s, n.mounted, health.Config{
-		Registry: &n.checks, Routes: append(own, s.Routes...), Conditions: n.conditions,
-		Publisher: &n.publisher, Title: title,
+	server, err := serve(s, mounted, health.Config{
+		Registry: &o.checks, Routes: append(own, s.Routes...), Conditions: o.conditions,
+		Publisher: &o.publisher, Title: title,
 	})
 	if err != nil {
 		return nil, err

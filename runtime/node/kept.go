@@ -28,7 +28,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// keptJob is one job of an Agent: its RAS, and for each process the parts of a Node that read the process's tape.
+// keptJob is one job of an Agent: its RAS, and its processes.
 type keptJob struct {
 	agent      *Agent
 	dir        string // of its tapes
@@ -55,7 +55,7 @@ type keptJob struct {
 
 // keptProcess is one process of a job.
 type keptProcess struct {
-	*Node
+	observed
 	tape *tape.Kept
 	ran  bool // when it was found
 
@@ -145,7 +145,7 @@ func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 		s.StallThreshold = h.StallAfter
 	}
 	p := &keptProcess{
-		Node: &Node{settings: &s, ras: j.ras, conditions: j.conditions, mounted: true}, tape: t, ran: runs,
+		observed: observed{settings: &s, ras: j.ras, conditions: j.conditions}, tape: t, ran: runs,
 	}
 	switch old, runs := j.of(h.Rank); {
 	case runs:
@@ -154,12 +154,12 @@ func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	case old != nil: // it was started again
 		j.drop(context.Background(), old)
 	}
-	err := p.observe(t, m)
+	err := p.open(t, m, true)
 	if err == nil {
 		err = p.telemetry.register()
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.stopObserving(context.Background()))
+		return nil, errors.Join(err, p.stop(context.Background()))
 	}
 	j.mu.Lock()
 	j.kept, j.ended = append(j.kept, p), time.Time{}
@@ -188,12 +188,11 @@ func (j *keptJob) meet(pid int) {
 
 // begin starts following a process.
 func (j *keptJob) begin(p *keptProcess) {
-	name := p.telemetry.self.Name
-	p.telemetry.start()
-	p.publish()
-	if at := j.agent.health.URL(); at != "" {
-		p.announce(at[:len(at)-1] + mountedAt(j.dir, name))
+	name, url := p.telemetry.self.Name, j.agent.health.URL()
+	if url != "" {
+		url = url[:len(url)-1] + mountedAt(j.dir, name)
 	}
+	p.start(url)
 	j.running.also(func(context.Context) { // the tape may be closed long before its process ends
 		<-p.telemetry.done
 		if p.tape.Header().Closed {
@@ -430,7 +429,7 @@ func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 	j.mu.Lock()
 	j.kept = slices.DeleteFunc(j.kept, func(other *keptProcess) bool { return other == p })
 	j.mu.Unlock()
-	return errors.Join(p.stopObserving(ctx), p.tape.Close())
+	return errors.Join(p.stop(ctx), p.tape.Close())
 }
 
 // close reads the job's tapes to their ends, and then ends its parts.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/health"
-	"github.com/carillon-rt/carillon/health/gpu"
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
@@ -31,24 +30,14 @@ const stopTimeout = 15 * time.Second
 
 // Node is one process's Carillon: a runtime, and the parts that make it visible. A part that is switched off is nil.
 type Node struct {
-	settings   *settings
-	tape       *tape.Writer
-	ras        *JobRAS
-	telemetry  *Telemetry
-	gpu        *gpu.Monitor
-	leftovers  *leftovers
-	publisher  health.Publisher
-	publishing task
-	checks     health.Registry
-	conditions *health.Conditions
-	health     *health.Server
-	mounted    bool            // the endpoint is part of an Agent's
-	device     *enginecuda.GPU // of the rank
-	profiler   *profiler.Profiler
-	runtime    *ccl.Runtime
+	observed
+	tape      *tape.Writer
+	leftovers *leftovers
+	device    *enginecuda.GPU // of the rank
+	profiler  *profiler.Profiler
+	runtime   *ccl.Runtime
 
 	release  func() error // gives the device back; nil if there is none
-	withdraw func() error // removes the health endpoint's address file; nil if there is none
 	unhandle []func()     // end the waits for signals
 	stopping sync.Once
 }
@@ -81,7 +70,7 @@ func newNode(told func() bool, opts ...Option) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{settings: settle(cfg), conditions: &health.Conditions{}}
+	n := &Node{observed: observed{settings: settle(cfg), conditions: &health.Conditions{}}}
 	n.settings.told = told
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Stop(context.Background()))
@@ -106,7 +95,7 @@ func (n *Node) open() (err error) {
 	if n.tape != nil {
 		w = n.tape
 	}
-	if err := n.observe(w, self); err != nil {
+	if err := n.observed.open(w, self, false); err != nil {
 		return err
 	}
 	if n.device, n.release, err = newDevice(s); err != nil {
@@ -122,46 +111,13 @@ func (n *Node) open() (err error) {
 	return n.telemetry.register()
 }
 
-// observe makes the parts that read and show the tape of the process self.
-func (n *Node) observe(w recorder, self mesh.Member) (err error) {
-	s := n.settings
-	if n.telemetry, err = newTelemetry(s, w, self, n.ras); err != nil {
-		return err
-	}
-	if n.gpu, err = newGPU(s, n.telemetry, n.conditions, n.ras); err != nil {
-		return err
-	}
-	n.publisher.Publish(n.snapshot())
-	n.health, err = n.newHealth()
-	return err
-}
-
 // start starts the background parts. RAS is last: it takes the reports of the telemetry, and notifies clients of the
 // health endpoint.
 func (n *Node) start() {
-	n.telemetry.start()
-	if n.gpu != nil {
-		n.gpu.Start()
-	}
-	n.publish()
-	n.leftovers = newLeftovers(n.settings, n.telemetry)
 	url := n.health.URL()
-	if url != "" {
-		n.announce(url)
-	}
+	n.observed.start(url)
+	n.leftovers = newLeftovers(n.settings, n.telemetry)
 	n.ras.start(n.telemetry, url, n.leftovers)
-}
-
-// announce writes the health endpoint's address beside the tape, where carillon watch and status look for it.
-func (n *Node) announce(url string) {
-	if n.telemetry.tape == nil {
-		return
-	}
-	var err error
-	if n.withdraw, err = health.WriteAddress(n.telemetry.tape.Path(), url); err != nil {
-		n.settings.Log.Warn("carillon watch and status don't find this process by themselves (--url does)", "error",
-			err)
-	}
 }
 
 // Runtime makes communicators.
@@ -216,24 +172,8 @@ func (n *Node) close(ctx context.Context) error {
 	}
 	n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	n.ras.stop(ctx)
-	return errors.Join(append(errs, n.stopObserving(ctx), n.settings.sink.Close(ctx))...)
-}
-
-// stopObserving ends the parts that read the tape.
-func (n *Node) stopObserving(ctx context.Context) error {
-	var errs []error
-	if n.withdraw != nil {
-		_ = n.withdraw() // a reader that finds the file later sees that the process has ended
-	}
-	if n.health != nil {
-		errs = append(errs, n.health.Stop(ctx))
-	}
-	n.publishing.stop()
-	n.stopGPU(ctx)
 	n.leftovers.end(ctx)
-	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())
-	n.telemetry.unregister()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.observed.stop(ctx), n.tape.Close(), n.settings.sink.Close(ctx))...)
 }
 
 // settings is the configuration from which all parts are made: validated, and with all defaults. Log is the sink's.

@@ -111,7 +111,7 @@ func TestThreadThatCallsNCCL(t *testing.T) {
 // one once, even if it comes and goes.
 func TestWhomAVerdictSuspects(t *testing.T) {
 	kept := func(name string) *keptProcess {
-		return &keptProcess{Node: &Node{telemetry: &Telemetry{self: mesh.Member{Name: name}}}}
+		return &keptProcess{observed: observed{telemetry: &Telemetry{self: mesh.Member{Name: name}}}}
 	}
 	a, b, c := kept("a"), kept("b"), kept("c")
 	j := &keptJob{kept: []*keptProcess{a, b, c}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -94,8 +95,8 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 		return nil, err
 	}
 	began := time.Now()
-	snapshots, errs := client.All(ctx, targets)
-	if len(answered(snapshots)) == 0 {
+	answers, errs := client.All(ctx, targets)
+	if len(answers) == 0 {
 		if job != nil && job.Silence(errs...) != "" {
 			return nil, errors.New(job.Silence(errs...))
 		}
@@ -103,21 +104,25 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	}
 	var problems []string
 	for _, err := range errs {
-		if err != nil {
-			problems = append(problems, err.Error())
-		}
+		problems = append(problems, err.Error())
 	}
-	if others := watch.Others(job, targets, snapshots); len(others) > 0 {
-		others, more, problem := askOthers(ctx, client, others)
-		targets, snapshots = slices.Concat(targets, others), slices.Concat(snapshots, more)
-		problems = append(problems, problem...)
-	}
-	if time.Since(began) > atOnce {
-		askAgain(ctx, client, targets, snapshots)
+	others := watch.Others(job, targets, answers)
+	more, problem := askOthers(ctx, client, others)
+	maps.Copy(answers, more)
+	problems = append(problems, problem...)
+	if time.Since(began) > atOnce { // the first answers are old, and their sentences have the ages of that time
+		again, _ := client.All(ctx, slices.Collect(maps.Keys(answers)))
+		maps.Copy(answers, again)
 	}
 	var v view.View
+	var snapshots []*health.Snapshot
+	for _, t := range slices.Concat(targets, others) {
+		if s := answers[t]; s != nil {
+			snapshots = append(snapshots, s)
+		}
+	}
 	now := time.Now()
-	v.Merge(now, answered(snapshots)...)
+	v.Merge(now, snapshots...)
 	if job != nil {
 		v.Tapes(watch.Tapes(job))
 	}
@@ -129,56 +134,29 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	return report, nil
 }
 
-func answered(snapshots []*health.Snapshot) []*health.Snapshot {
-	return slices.DeleteFunc(slices.Clone(snapshots), func(s *health.Snapshot) bool { return s == nil })
-}
-
 // mostOthers bounds the endpoints of other hosts that are asked: each of them knows the verdicts on the whole job.
 const mostOthers = 64
 
-// atOnce is the longest time in which answers count as given at one moment.
+// atOnce is the longest time in which answers count as given at one moment. After it, all that have answered are asked
+// once more; one that doesn't answer again keeps its first answer.
 const atOnce = 500 * time.Millisecond
 
-// askAgain asks those that have answered once more: while the others were awaited, the answers became old, and their
-// sentences have the ages of that time. An endpoint that doesn't answer again keeps its first answer.
-func askAgain(ctx context.Context, client *endpoint.Client, targets []endpoint.Target, answers []*health.Snapshot) {
-	var of []int
-	var again []endpoint.Target
-	for i, s := range answers {
-		if s != nil {
-			of, again = append(of, i), append(again, targets[i])
-		}
-	}
-	snapshots, _ := client.All(ctx, again)
-	for i, s := range snapshots {
-		if s != nil {
-			answers[of[i]] = s
-		}
-	}
-}
-
 // askOthers asks endpoints on other hosts, some of which may be out of reach: it reports in one line how many didn't
-// answer, and why the first of them didn't. It returns the endpoints that it asked.
-func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (asked []endpoint.Target,
-	snapshots []*health.Snapshot, problems []string,
+// answer, and why the first of them didn't.
+func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (
+	answers map[endpoint.Target]*health.Snapshot, problems []string,
 ) {
 	if more := len(others) - mostOthers; more > 0 {
 		others = others[:mostOthers]
 		problems = append(problems,
 			fmt.Sprintf("%d more endpoints on other hosts were not asked: name those that matter with --url", more))
 	}
-	snapshots, errs := client.All(ctx, others)
-	var missing []error
-	for _, err := range errs {
-		if err != nil {
-			missing = append(missing, err)
-		}
+	answers, errs := client.All(ctx, others)
+	if len(errs) > 0 {
+		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't answer: %v", len(errs),
+			len(others), errs[0]))
 	}
-	if len(missing) > 0 {
-		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't answer: %v",
-			len(missing), len(others), missing[0]))
-	}
-	return others, snapshots, problems
+	return answers, problems
 }
 
 // unseen names the other hosts whose communicators are not shown because the hosts didn't answer.

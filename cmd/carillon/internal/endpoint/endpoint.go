@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,8 +152,8 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*health.Snapshot, err
 // atOnce bounds the requests in flight. A request without an answer takes its whole timeout.
 const atOnce = 64
 
-// All asks all targets for snapshots, several at a time. The snapshot or the error of targets[i] is at i.
-func (c *Client) All(ctx context.Context, targets []Target) ([]*health.Snapshot, []error) {
+// All asks all targets for snapshots, several at a time. The errors are of those that didn't answer, in their order.
+func (c *Client) All(ctx context.Context, targets []Target) (map[Target]*health.Snapshot, []error) {
 	snapshots, errs := make([]*health.Snapshot, len(targets)), make([]error, len(targets))
 	var asking errgroup.Group
 	asking.SetLimit(atOnce)
@@ -163,7 +164,13 @@ func (c *Client) All(ctx context.Context, targets []Target) ([]*health.Snapshot,
 		})
 	}
 	_ = asking.Wait() // errs has the errors
-	return snapshots, errs
+	answers := map[Target]*health.Snapshot{}
+	for i, s := range snapshots {
+		if s != nil {
+			answers[targets[i]] = s
+		}
+	}
+	return answers, slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // All is an id that comes before those of all remembered events.

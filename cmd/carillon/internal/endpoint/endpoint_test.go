@@ -177,10 +177,15 @@ func TestAll(t *testing.T) {
 	for range 40 {
 		targets = append(targets, answering(t, 200, "X: y", `{"job":"train"}`), answering(t, 500, "X: y", ""))
 	}
-	snapshots, errs := c.All(context.Background(), targets)
-	for i := range targets {
-		if good := i%2 == 0; (snapshots[i] != nil) != good || (errs[i] == nil) != good {
-			t.Errorf("target %d: %v, %v", i, snapshots[i], errs[i])
+	answers, errs := c.All(context.Background(), targets)
+	if len(errs) != len(targets)/2 {
+		t.Fatalf("%d of %d didn't answer, want every second one", len(errs), len(targets))
+	}
+	for i, to := range targets {
+		if good := i%2 == 0; (answers[to] != nil) != good {
+			t.Errorf("target %d: %v", i, answers[to])
+		} else if !good && !strings.Contains(errs[i/2].Error(), to.URL) {
+			t.Errorf("the errors are not in the order of the targets: %v", errs)
 		}
 	}
 }

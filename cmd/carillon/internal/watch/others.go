@@ -12,11 +12,10 @@ import (
 // maxOthers bounds the endpoints of other hosts that a watcher asks.
 const maxOthers = 16
 
-// Others are the endpoints of further running ranks that the snapshots name. snapshots[i] is that of targets[i], or
-// nil. Processes of job, which may be nil, are left out. Only snapshots of trusted targets count. An endpoint that a
-// trusted target names is trusted as well, unless the token would be more exposed on the way to it than on the way to
-// the target.
-func Others(job *find.Job, targets []endpoint.Target, snapshots []*health.Snapshot) []endpoint.Target {
+// Others are the endpoints of further running ranks that the targets' answers name. Processes of job, which may be nil,
+// are left out. Only answers of trusted targets count. An endpoint that a trusted target names is trusted as well,
+// unless the token would be more exposed on the way to it than on the way to the target.
+func Others(job *find.Job, targets []endpoint.Target, answers map[endpoint.Target]*health.Snapshot) []endpoint.Target {
 	type process struct {
 		host string
 		pid  int
@@ -27,14 +26,15 @@ func Others(job *find.Job, targets []endpoint.Target, snapshots []*health.Snapsh
 			known[process{job.Processes[i].Host, job.Processes[i].PID}] = true
 		}
 	}
-	for _, s := range snapshots {
-		if s != nil {
+	for _, t := range targets {
+		if s := answers[t]; s != nil {
 			known[process{s.Host, s.PID}] = true
 		}
 	}
 	var others []endpoint.Target
-	for i, s := range snapshots {
-		if s == nil || !targets[i].Trusted {
+	for _, t := range targets {
+		s := answers[t]
+		if s == nil || !t.Trusted {
 			continue
 		}
 		for _, r := range s.Ranks {
@@ -48,7 +48,7 @@ func Others(job *find.Job, targets []endpoint.Target, snapshots []*health.Snapsh
 			}
 			known[key] = true
 			to.Of = endpoint.Of(r.Rank, r.Host, r.PID)
-			to.Trusted = exposure(to.URL) <= exposure(targets[i].URL)
+			to.Trusted = exposure(to.URL) <= exposure(t.URL)
 			others = append(others, to)
 		}
 	}

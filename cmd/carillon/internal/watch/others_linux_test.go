@@ -47,9 +47,9 @@ func TestOthers(t *testing.T) {
 		"did not tell": {endpoint.Target{URL: "http://a:1", Trusted: true}, true, false},
 	} {
 		targets := []endpoint.Target{tc.first, {URL: "http://given:1", Trusted: true}}
-		snapshots := make([]*health.Snapshot, 2)
+		answers := map[endpoint.Target]*health.Snapshot{}
 		if !tc.silent {
-			snapshots[0] = tells(append(ranks, ranks...))
+			answers[tc.first] = tells(append(ranks, ranks...))
 		}
 		var want []endpoint.Target
 		if tc.first.Trusted && !tc.silent {
@@ -58,12 +58,13 @@ func TestOthers(t *testing.T) {
 				{URL: "https://b:4", Trusted: true, Of: "rank 4 (b-4)"},
 			}
 		}
-		if diff := cmp.Diff(want, Others(job, targets, snapshots)); diff != "" {
+		if diff := cmp.Diff(want, Others(job, targets, answers)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	given := []endpoint.Target{{URL: "http://a:1", Trusted: true}}
-	if got := Others(nil, given, []*health.Snapshot{tells(ranks[:2])}); len(got) != 1 || got[0].URL != "http://a:2" {
+	answers := map[endpoint.Target]*health.Snapshot{given[0]: tells(ranks[:2])}
+	if got := Others(nil, given, answers); len(got) != 1 || got[0].URL != "http://a:2" {
 		t.Errorf("without a job of this host: %v, want the other one of it", got)
 	}
 }

@@ -195,11 +195,7 @@ func (w *watcher) look() (End, bool) {
 // reach sets the targets of the stream. Requests also go to a few other endpoints that these name.
 func (w *watcher) reach(targets []endpoint.Target) {
 	w.own = targets
-	snapshots := make([]*health.Snapshot, len(targets))
-	for i, t := range targets {
-		snapshots[i] = w.last[t]
-	}
-	others := Others(w.job, targets, snapshots)
+	others := Others(w.job, targets, w.last)
 	others = slices.DeleteFunc(others[:min(len(others), maxOthers)],
 		func(t endpoint.Target) bool { return time.Since(w.away[t]) < awayFor })
 	asked := slices.Concat(targets, others)

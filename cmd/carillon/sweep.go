@@ -16,13 +16,9 @@ import (
 // even if this fails. spare is how many jobs keep their tapes when there is no room; -1 means all.
 func sweepTapes(cmd *cobra.Command, cfg *job.Config) (spare int, err error) {
 	named := cmp.Or(cfg.TapeDir, os.Getenv(tape.DirVariable))
-	set := os.Getenv(tape.KeepVariable)
-	keep, err := tape.ParseKeep(set, named != "")
-	if err != nil {
-		return -1, err
-	}
-	if keep < 0 {
-		return -1, nil
+	keep, spare, err := tape.ParseKeep(os.Getenv(tape.KeepVariable), named != "")
+	if err != nil || keep < 0 {
+		return spare, err
 	}
 	removed, err := tape.SweepJobs(cmp.Or(named, tape.DefaultDir()), keep)
 	if err != nil && !cfg.Quiet {
@@ -32,8 +28,5 @@ func sweepTapes(cmd *cobra.Command, cfg *job.Config) (spare int, err error) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: removed the tapes of %s (%s says how many are kept)\n",
 			english.Plural(len(removed), "older job", ""), tape.KeepVariable)
 	}
-	if set == "" {
-		return 0, nil
-	}
-	return keep, nil
+	return spare, nil
 }

@@ -76,17 +76,11 @@ func newTape(s *settings) (*tape.Writer, error) {
 // process of the host does so. It returns how many jobs keep their tapes if there is too little room; a negative number
 // is all.
 func (s *settings) sweepTapes(dir string) (spare int) {
-	keep, err := tape.ParseKeep(s.TapeKeep, s.TapeDir != "")
-	if err != nil || keep < 0 { // Validate has refused a text that is no number
-		return -1
-	}
-	if s.World.LocalRank <= 0 {
+	keep, spare, _ := tape.ParseKeep(s.TapeKeep, s.TapeDir != "") // Validate has refused a text that is no number
+	if keep >= 0 && s.World.LocalRank <= 0 {
 		if _, err := tape.SweepJobs(dir, keep); err != nil {
 			s.Log.Warn("tapes of older jobs could not be removed", "error", err)
 		}
 	}
-	if s.TapeKeep == "" {
-		return 0
-	}
-	return keep
+	return spare
 }

@@ -121,7 +121,7 @@ func (c *Config) checkTape(p *problems) {
 	if c.TapeSize != 0 && c.TapeSize < tape.MinSize {
 		p.add("TapeSize", int64(c.TapeSize), "want a size such as 1MiB, of at least %s", humanize.IBytes(tape.MinSize))
 	}
-	if _, err := tape.ParseKeep(c.TapeKeep, false); err != nil {
+	if _, _, err := tape.ParseKeep(c.TapeKeep, false); err != nil {
 		p.add("TapeKeep", c.TapeKeep, "want a number of jobs from 0 on, or off")
 	}
 }

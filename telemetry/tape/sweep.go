@@ -96,17 +96,17 @@ const (
 )
 
 // ParseKeep reads the value of KeepVariable. keep is negative if nothing is to be swept: the value is "off", or it is
-// empty and the user named the folder.
-func ParseKeep(text string, named bool) (keep int, err error) {
+// empty and the user named the folder. spare is how many jobs keep their tapes even if there is no room, as for Make.
+func ParseKeep(text string, named bool) (keep, spare int, err error) {
 	switch keep, err = strconv.Atoi(text); {
 	case text == "off" || text == "" && named:
-		return -1, nil
+		return -1, -1, nil
 	case text == "":
-		return DefaultKeep, nil
+		return DefaultKeep, 0, nil
 	case err != nil || keep < 0:
-		return -1, fmt.Errorf("%s is %q, allowed is a number of jobs from 0 on, or off", KeepVariable, text)
+		return -1, -1, fmt.Errorf("%s is %q, allowed is a number of jobs from 0 on, or off", KeepVariable, text)
 	}
-	return keep, nil
+	return keep, keep, nil
 }
 
 // ended tells whether a file is a tape that nobody writes any more.

@@ -12,10 +12,15 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
+// agentFlags say what an agent follows, and what it asks. attach has some of them.
+type agentFlags struct {
+	job, tapeDir string
+	accept       []int
+	join         []string
+}
+
 func newAgent() *cobra.Command {
-	var job, tapeDir string
-	var accept []int
-	var join []string
+	var a agentFlags
 	cmd := &cobra.Command{
 		Use:   "agent [flags]",
 		Short: "Provide telemetry, RAS and health for this machine's processes, from their tapes",
@@ -64,49 +69,51 @@ SIGINT and SIGTERM end the agent after it has exported what it has read.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			a, err := startAgent(ctx, job, tapeDir, accept, join...)
+			agent, err := a.start(ctx)
 			if err != nil {
 				return err
 			}
-			if url := a.URL(); url != "" {
+			if url := agent.URL(); url != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "carillon: agent: a page for each process is at %s\n", url)
 			}
 			<-ctx.Done()
 			stop() // a second signal ends the agent at once
-			return a.Stop(context.WithoutCancel(ctx))
+			return agent.Stop(context.WithoutCancel(ctx))
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&job, "job", "", "follow only the processes of this job (default: all jobs)")
-	f.StringVar(&tapeDir, "tape-dir", "", "directory of the jobs' tapes (default: CARILLON_TAPE_DIR, or one in memory)")
-	acceptFlag(cmd, &accept)
-	f.StringSliceVar(&join, "join", nil, "machines with agents of the same jobs, `host[:port]`,… (default: rank 0's)")
+	f.StringVar(&a.job, "job", "", "follow only the processes of this job (default: all jobs)")
+	f.StringVar(&a.tapeDir, "tape-dir", "",
+		"directory of the jobs' tapes (default: CARILLON_TAPE_DIR, or one in memory)")
+	a.acceptFlag(cmd)
+	f.StringSliceVar(&a.join, "join", nil,
+		"machines with agents of the same jobs, `host[:port]`,… (default: rank 0's)")
 	completeJobFlag(cmd, false)
 	_ = cmd.MarkFlagDirname("tape-dir")
 	return cmd
 }
 
 // acceptFlag adds the flag with which the user accepts the risk of NCCL's bugs.
-func acceptFlag(cmd *cobra.Command, accept *[]int) {
-	cmd.Flags().IntSliceVar(accept, "accept-nccl-bugs", nil,
+func (a *agentFlags) acceptFlag(cmd *cobra.Command) {
+	cmd.Flags().IntSliceVar(&a.accept, "accept-nccl-bugs", nil,
 		"NCCL issues to accept, such as 1762,1996: query NCCL about ranks without a tape although it may crash the job")
 }
 
-// startAgent starts an agent as the environment configures it; the flags take precedence.
-func startAgent(ctx context.Context, job, tapeDir string, accept []int, join ...string) (*node.Agent, error) {
-	opts := []node.Option{node.FromEnv(), node.WithNCCLBugs(accept...)}
-	if tapeDir != "" {
-		opts = append(opts, node.WithTapeDir(tapeDir))
+// start starts an agent as the environment configures it; the flags take precedence.
+func (a *agentFlags) start(ctx context.Context) (*node.Agent, error) {
+	opts := []node.Option{node.FromEnv(), node.WithNCCLBugs(a.accept...)}
+	if a.tapeDir != "" {
+		opts = append(opts, node.WithTapeDir(a.tapeDir))
 	}
-	if len(join) > 0 {
-		opts = append(opts, node.WithJoin(join...))
+	if len(a.join) > 0 {
+		opts = append(opts, node.WithJoin(a.join...))
 	}
-	a, err := node.StartAgent(ctx, job, opts...)
+	agent, err := node.StartAgent(ctx, a.job, opts...)
 	if wrong, ok := errors.AsType[*node.FieldError](err); ok && flagOf[wrong.Field] != "" {
 		return nil, errors.New(wrong.Text(flagOf[wrong.Field]))
 	}
-	return a, err
+	return agent, err
 }
 
 // flagOf has the flags for the fields of an agent's configuration that can be invalid.

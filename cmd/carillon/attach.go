@@ -43,10 +43,14 @@ const (
 	defaultPlugin = "libnccl-profiler.so"
 )
 
+type attachFlags struct {
+	agentFlags
+	how      string
+	printEnv bool
+}
+
 func newAttach() *cobra.Command {
-	var name, tapeDir, how string
-	var accept []int
-	var printEnv bool
+	var a attachFlags
 	cmd := &cobra.Command{
 		Use:   "attach [flags] -- program [args]",
 		Short: "Run an unmodified NCCL program, such as torchrun, and show what it does",
@@ -90,30 +94,30 @@ Attach is configured by the same variables as carillon agent.`,
   eval "$(carillon attach --print-env)" && torchrun --nproc-per-node 8 train.py
   OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 carillon attach -- ./all_reduce_perf`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if printEnv {
-				return printEnvironment(cmd, name, tapeDir, how, args)
+			if a.printEnv {
+				return a.printEnvironment(cmd, args)
 			}
 			if len(args) == 0 {
 				const missing = "the program is missing, want a program and its arguments, after --"
 				return usageError(cmd, errors.New(missing))
 			}
-			if name == "" {
-				name = jobName(args[0])
+			if a.job == "" {
+				a.job = jobName(args[0])
 			}
-			return attach(cmd, name, tapeDir, how, accept, args)
+			return a.run(cmd, args)
 		},
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // arguments after the program are its own
 	f.SortFlags = false
-	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"),
+	f.StringVar(&a.job, "job", os.Getenv("CARILLON_JOB"),
 		"the job's name, the same on all machines (default: the launcher's, or derived from the program's)")
-	f.StringVar(&tapeDir, "tape-dir", "",
+	f.StringVar(&a.tapeDir, "tape-dir", "",
 		"directory for the processes' tapes (default: CARILLON_TAPE_DIR, or one in memory)")
-	choiceFlag(cmd, &how, "how", "how the program's NCCL calls reach the library: auto, preload or audit",
+	choiceFlag(cmd, &a.how, "how", "how the program's NCCL calls reach the library: auto, preload or audit",
 		wayAuto, wayPreload, wayAudit)
-	acceptFlag(cmd, &accept)
-	f.BoolVar(&printEnv, "print-env", false,
+	a.acceptFlag(cmd)
+	f.BoolVar(&a.printEnv, "print-env", false,
 		"print the environment of a program for carillon agent to follow, and run none")
 	complete(cmd, "job") // a new one has no known name
 	_ = cmd.MarkFlagDirname("tape-dir")
@@ -154,7 +158,7 @@ func jobName(program string) string {
 
 // printEnvironment prints the variables that a program needs so that an agent can follow it, for programs that attach
 // doesn't start. program may be empty.
-func printEnvironment(cmd *cobra.Command, name, tapeDir, how string, program []string) error {
+func (a *attachFlags) printEnvironment(cmd *cobra.Command, program []string) error {
 	path := ""
 	if len(program) > 0 {
 		var err error
@@ -162,17 +166,18 @@ func printEnvironment(cmd *cobra.Command, name, tapeDir, how string, program []s
 			return cannotRun(err)
 		}
 	}
-	library, audit, err := findLibraries(cmd.ErrOrStderr(), how, path)
+	library, audit, err := findLibraries(cmd.ErrOrStderr(), a.how, path)
 	if err != nil {
 		return err
 	}
-	if tapeDir = cmp.Or(tapeDir, os.Getenv(tape.DirVariable)); tapeDir != "" {
-		if tapeDir, err = filepath.Abs(tapeDir); err != nil {
+	dir := cmp.Or(a.tapeDir, os.Getenv(tape.DirVariable))
+	if dir != "" {
+		if dir, err = filepath.Abs(dir); err != nil {
 			return err
 		}
 	}
 	had := os.Environ()
-	for _, v := range environment(had, library, audit, tapeDir, name)[len(had):] {
+	for _, v := range environment(had, library, audit, dir, a.job)[len(had):] {
 		key, value, _ := strings.Cut(v, "=")
 		fmt.Fprintf(cmd.OutOrStdout(), "export %s=%s\n", key, shellWord(value))
 	}
@@ -189,44 +194,45 @@ func shellWord(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// attach runs a program, and an agent for its processes.
-func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program []string) error {
+// run runs a program, and an agent for its processes.
+func (a *attachFlags) run(cmd *cobra.Command, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		return cannotRun(err)
 	}
 	note := cmd.ErrOrStderr()
-	library, audit, err := findLibraries(note, how, path)
+	library, audit, err := findLibraries(note, a.how, path)
 	if err != nil {
 		return err
 	}
-	spare, err := sweepTapes(cmd, &job.Config{TapeDir: tapeDir, Quiet: true})
+	spare, err := sweepTapes(cmd, &job.Config{TapeDir: a.tapeDir, Quiet: true})
 	if err != nil {
 		return err
 	}
-	dir, err := makeJob(note, tapeDir, name)
+	dir, err := makeJob(note, a.tapeDir, a.job)
 	if err != nil {
 		return err
 	}
+	a.tapeDir = dir
 	if spare >= 0 {
 		// The last job's tapes are kept, for its post-mortem. The less room is left, the smaller this job's tapes are.
 		_ = tape.MakeRoom(dir, max(spare, 1))
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...) // before the agent starts, so that no signal kills it
-	a, err := startAgent(cmd.Context(), name, dir, accept)
+	agent, err := a.start(cmd.Context())
 	if err != nil {
 		return err
 	}
-	switch url := a.URL(); {
-	case a.Waits():
-		fmt.Fprintf(note, "carillon: attach: job %s; another agent on this host follows it\n", words.Line(name))
+	switch url := agent.URL(); {
+	case agent.Waits():
+		fmt.Fprintf(note, "carillon: attach: job %s; another agent on this host follows it\n", words.Line(a.job))
 	case url != "":
-		fmt.Fprintf(note, "carillon: attach: job %s; a page for each process is at %s\n", words.Line(name), url)
+		fmt.Fprintf(note, "carillon: attach: job %s; a page for each process is at %s\n", words.Line(a.job), url)
 	}
-	before := tapesIn(dir, name)
+	before := tapesIn(dir, a.job)
 	child := exec.Cmd{
-		Path: path, Args: program, Env: environment(os.Environ(), library, audit, dir, name),
+		Path: path, Args: program, Env: environment(os.Environ(), library, audit, dir, a.job),
 		Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: note,
 	}
 	witnesses := newWitnesses()
@@ -241,7 +247,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		}
 		if sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 && sig != syscall.SIGPIPE {
 			told = process.Entry{Ended: unix.SignalName(sig.(syscall.Signal))}.Now()
-			a.Ending()
+			agent.Ending()
 		}
 		if err == nil && !witnesses.got(sig, child.Process.Pid) {
 			_ = child.Process.Signal(sig) // the program may have ended
@@ -259,10 +265,10 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 		code = codeCannotRun
-	} else if tapesIn(dir, name) == before {
+	} else if tapesIn(dir, a.job) == before {
 		fmt.Fprintln(note, "carillon: attach: no communicator was seen; carillon attach --help says what can't be seen")
 	}
-	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
+	if err := agent.Stop(context.WithoutCancel(cmd.Context())); err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 	}
 	stopSignals()
@@ -270,7 +276,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	for _, e := range []process.Entry{end, told} {
 		if e.PID != 0 || code != 0 && e.Ended != "" {
 			for _, d := range tape.Dirs(dir) { // where tapes had no room, the entry has none either
-				if process.AppendEntry(filepath.Join(d, name), e) == nil {
+				if process.AppendEntry(filepath.Join(d, a.job), e) == nil {
 					break
 				}
 			}

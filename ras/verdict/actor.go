@@ -14,6 +14,7 @@ type actor struct {
 	slots   []*Slot
 	habit   *Habit         // nil if its history tells nothing
 	track   *track         // of progress.go; nil until it is needed
+	calls   progress       // of made; nil until it is needed
 	program string         // names the program that it runs; set by common
 	in      []*participant // in the meetings that it is in, or was in when they failed
 	// idleFor is the time since its last call, without the time in which its process was stopped; -1 if it isn't known.

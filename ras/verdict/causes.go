@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -378,20 +379,47 @@ func (g *graph) oddText(p *participant, m *meeting) []Text {
 	return []Text{o.text(rankOf(p.actor, m.key.comm).String())}
 }
 
-// mostLeft reports whether more ranks have left in order, all after the same number of collectives, than are in the
-// meeting. Ranks that left after the meeting had failed don't count.
+// mostLeft reports whether more ranks have left in order before the meeting's call, all at the same point of their
+// programs, than are in the meeting. Ranks of other communicators count as well: by their calls, they left where a rank
+// of this one did. Ranks that left after the meeting had failed don't count.
 func (m *meeting) mostLeft() bool {
 	if m.key.kind != collective && m.key.kind != message && !m.calledTooOften() {
 		return false
 	}
 	left, most := map[uint64]int{}, 0 // by the number of collectives
 	for p := range m.members() {
-		if ago, inOrder := p.leftInOrder(m.key.kind); inOrder && ago+skew >= m.until {
+		if m.leftBefore(p) {
 			left[p.slot.Begun]++
-			most = max(most, left[p.slot.Begun])
+			most = max(most, left[p.slot.Begun]+m.leftLike(p.actor))
 		}
 	}
 	return most > len(m.present)
+}
+
+// leftBefore reports whether a rank left in order before the meeting's call, and before the meeting had failed.
+func (m *meeting) leftBefore(p *participant) bool {
+	ago, inOrder := p.leftInOrder(m.key.kind)
+	return inOrder && ago+skew >= m.until && (m.key.kind != collective || p.slot.Begun < m.key.seq)
+}
+
+// leftLike is how many ranks outside of the meeting's communicator left all of theirs in order, after the same calls as
+// a rank that has left the meeting's.
+func (m *meeting) leftLike(a *actor) (n int) {
+	if m.slot.Size >= len(m.g.actors) {
+		return 0
+	}
+	made := a.made()
+	for _, o := range m.g.actors {
+		stays := func(s *Slot) bool {
+			ago, inOrder := (&participant{actor: o, slot: s}).leftInOrder(collective)
+			return !inOrder || ago+skew < m.until
+		}
+		if o.slotIn(m.key.comm) == nil && len(made) > 0 && maps.Equal(made, o.made()) &&
+			!slices.ContainsFunc(o.slots, stays) {
+			n++
+		}
+	}
+	return n
 }
 
 // leftInOrder reports whether a rank ended the communicator in order, and how long ago. For collectives, whose number

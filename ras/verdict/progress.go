@@ -205,27 +205,45 @@ const (
 	yes
 )
 
-func trackOf(a *actor) *track {
-	t := &track{lane: map[string]int{}, now: progress{}}
-	set := func(s *Slot, call uint8, ahead int, n uint64) {
+// count adds the calls that a rank has made on one communicator.
+func (p progress) count(a *actor, s *Slot) {
+	set := func(call uint8, ahead int, n uint64) {
 		if n > 0 {
-			t.now[counter{a.role(s), call, ahead}] += n
+			p[counter{a.role(s), call, ahead}] += n
 		}
 	}
+	set(countCollective, 0, s.Begun)
+	set(countGroup, 0, s.Groups)
+	if s.Groups > 0 { // the counts are of single messages and of those in groups, which the trail doesn't show
+		return
+	}
+	for peer, m := range s.Messages {
+		set(countSend, s.ahead(peer), m.Sent)
+		set(countReceive, s.ahead(peer), m.Received)
+	}
+}
+
+// made is how many calls a rank has made, also on communicators that it has ended.
+func (a *actor) made() progress {
+	if a.calls == nil {
+		a.calls = progress{}
+		for _, s := range a.slots {
+			if s.Size > 1 {
+				a.calls.count(a, s)
+			}
+		}
+	}
+	return a.calls
+}
+
+func trackOf(a *actor) *track {
+	t := &track{lane: map[string]int{}, now: progress{}}
 	for _, s := range a.slots {
 		if s.Size < 2 || s.Left != nil {
 			continue
 		}
 		t.lane[a.role(s)] = s.Lane
-		set(s, countCollective, 0, s.Begun)
-		set(s, countGroup, 0, s.Groups)
-		if s.Groups > 0 { // the counts are of single messages and of those in groups, which the trail doesn't show
-			continue
-		}
-		for peer, m := range s.Messages {
-			set(s, countSend, s.ahead(peer), m.Sent)
-			set(s, countReceive, s.ahead(peer), m.Received)
-		}
+		t.now.count(a, s)
 	}
 	t.states = append(t.states, t.now)
 	if a.habit == nil {

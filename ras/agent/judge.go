@@ -130,15 +130,34 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 			continue
 		}
 		identify(&n, &s.Member)
-		n.Fate, n.FateAge, n.Cause, n.Told, n.Killed = f, 0, "", false, false
+		n.Fate, n.FateAge, n.Cause, n.Told, n.Killed, n.Failed = f, 0, "", false, false, false
 		if f != verdict.Alive {
 			n.FateAge, n.Cause = max(now.Sub(s.Since), 0), CauseText(s)
-			n.Told, n.Killed = s.Exit.Told(), s.Exit.Killed()
+			n.Told, n.Killed, n.Failed = s.Exit.Told(), s.Exit.Killed(), s.Exit.Code != 0
 			n.Blamed = f == verdict.Dead && blamed[name]
 		}
+		if n.LeftFailing() {
+			n.Fate = verdict.Dead
+		}
+		n.Leaves = !s.Exit.Known && leaves(&n)
 		all = append(all, n)
 	}
 	return all, unsure
+}
+
+// leaves tells whether a process has left, or ended all its communicators, less than departTime ago.
+func leaves(n *verdict.Note) bool {
+	if n.Fate != verdict.Alive {
+		return n.Fate == verdict.Departed && n.FateAge < departTime
+	}
+	last := departTime
+	for i := range n.Slots {
+		if n.Slots[i].Left == nil {
+			return false
+		}
+		last = min(last, n.Slots[i].Left.Age)
+	}
+	return last < departTime
 }
 
 // doubts reports whether a look counts as unsure. Looks in a row do so for unsureTime at most.

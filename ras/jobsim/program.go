@@ -60,8 +60,11 @@ type (
 	Destroy struct{ Comm string }
 	// Abort aborts a communicator.
 	Abort struct{ Comm, Cause string }
-	// Leave closes the runtime and exits with 0.
-	Leave struct{ Together bool } // with Together, once all ranks of the process do
+	// Leave closes the runtime and exits; with Together, once all ranks of the process do.
+	Leave struct {
+		Together bool
+		Code     int
+	}
 	// Die ends the process without closing the runtime, as a crash does.
 	Die struct{ Code int }
 	// Do calls F.
@@ -144,7 +147,7 @@ func exited(code int) process.Exit { return process.Exit{Known: true, Code: code
 func (i Leave) do(t *thread) {
 	p := t.rank.Process
 	if p.leaving++; !i.Together || p.leaving == len(p.Ranks) {
-		p.leave(0)
+		p.leave(i.Code)
 	}
 }
 

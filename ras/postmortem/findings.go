@@ -194,7 +194,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	paused := max(p.header.Paused, wrote) // a record is a sign of life, too
 	n := verdict.Note{
 		Member: fmt.Sprintf("%s-%d", host, p.header.KnownPID()), Host: host, PID: p.header.KnownPID(), Rank: p.rank,
-		JobSize: r.size,
+		JobSize: r.size, Failed: p.end.exit.Code != 0,
 	}
 	switch end := p.end.at; {
 	case end > 0 && end <= now:

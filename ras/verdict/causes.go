@@ -62,7 +62,7 @@ func (w *walk) absentRanks() []Verdict {
 	var verdicts []Verdict
 	for _, key := range groups {
 		if m := leaves[key][0].at; m.mostLeft() {
-			verdicts = append(verdicts, w.lateCall(m))
+			verdicts = append(verdicts, w.lateCall(m)...)
 		} else {
 			verdicts = append(verdicts, w.absent(leaves[key]))
 		}
@@ -357,8 +357,15 @@ func (m *meeting) entered(ranks []Rank) Text {
 	return l.text(other, m.slot)
 }
 
-// lateCall is the verdict on ranks that are in a call after a larger number of ranks has left in order.
-func (w *walk) lateCall(m *meeting) Verdict {
+// lateCall is the verdict on ranks that are in a call after a larger number of ranks has left in order; none while the
+// exit code of one of these, which may have failed, may still become known.
+func (w *walk) lateCall(m *meeting) []Verdict {
+	for p := range m.members() {
+		if p.actor.note.Leaves && m.leftBefore(p) {
+			w.moving = true
+			return nil
+		}
+	}
 	v := m.verdict(Mismatch, Likely, m.ranksOf(actorsOf(m.present)), waits(m))
 	v.Text = say("%s made a call that no other rank makes: %s, for %s; most others have left in order",
 		culpritsText(v.Culprits), m.text(), Age(m.age-m.until))
@@ -367,7 +374,7 @@ func (w *walk) lateCall(m *meeting) Verdict {
 		v.Evidence = append(v.Evidence, w.oddText(p, m)...)
 	}
 	v.Evidence = append(v.Evidence, attendance(m))
-	return v
+	return []Verdict{v}
 }
 
 // oddText says what a rank's program had always called where it now made the meeting's call, if that call is odd.
@@ -427,7 +434,7 @@ func (m *meeting) leftLike(a *actor) (n int) {
 func (p *participant) leftInOrder(kind meetingKind) (ago time.Duration, inOrder bool) {
 	s, n := p.slot, p.actor.note
 	switch {
-	case s.Failure.unintended():
+	case s.Failure.unintended(), n.LeftFailing():
 		return 0, false
 	case s.Left != nil && s.Left.Act != abort:
 		return s.Left.Age, true

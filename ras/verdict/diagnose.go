@@ -274,8 +274,9 @@ func (w *walk) explain(m *meeting, a *actor) {
 		return
 	case gone:
 		leaf.why = notAlive
-		// A process that ends in order aborts its remaining communicators; the program has not called that abort.
-		aborted := left != nil && left.Act == abort && (a.note.Fate == Dead || left.Site != "")
+		// A process that closes its runtime aborts its remaining communicators; the program has not called that abort.
+		closed := a.note.Fate == Departed || a.note.LeftFailing()
+		aborted := left != nil && left.Act == abort && (!closed || left.Site != "")
 		if aborted || left != nil && (left.Age > a.note.FateAge+settleTime || w.failedFirst(a.note)) {
 			leaf.why = leftComm
 		}

@@ -39,6 +39,11 @@ type Note struct {
 	// them, nor by a launcher because of another rank's failure.
 	Alone bool `json:"alone,omitempty"`
 
+	// Failed says that the process exited with a code other than 0, also if it had announced that it leaves. Leaves
+	// says that it has left, or ended all its communicators, a moment ago: its exit code may still become known.
+	Failed bool `json:"failed,omitempty"`
+	Leaves bool `json:"-"`
+
 	// Stale says that the note is an earlier one, or from a tape that has lost its end: what the process did since is
 	// not known.
 	Stale bool `json:"stale,omitempty"`
@@ -67,6 +72,15 @@ type Note struct {
 
 // MachineName is the name of the machine that the process runs on, as far as it is known.
 func (n *Note) MachineName() string { return cmp.Or(n.Machine, n.Host) }
+
+// LeftFailing tells whether the process ended all its communicators, none of which had failed, and then exited with a
+// failure: its program had an error of its own, and did not leave in order. Such a process counts as dead once it has
+// exited.
+func (n *Note) LeftFailing() bool {
+	return n.Failed && len(n.Slots) > 0 && !slices.ContainsFunc(n.Slots, func(s Slot) bool {
+		return s.Failure.unintended() || s.Left == nil && !n.Fate.ended()
+	})
+}
 
 // Habit compares a rank's last calls with the order in which its program has made its calls before.
 type Habit struct {

@@ -53,7 +53,7 @@ func (w *walk) processes() []Verdict {
 				break
 			}
 			if m := ends[n][0]; m.mostLeft() {
-				verdicts = append(verdicts, w.lateCall(m))
+				verdicts = append(verdicts, w.lateCall(m)...)
 			} else {
 				verdicts = append(verdicts, w.ended(n, ends))
 			}

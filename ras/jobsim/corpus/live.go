@@ -24,6 +24,7 @@ const (
 	lookTime = 250 * time.Millisecond // between two checks for stalls
 	hop      = 500 * time.Microsecond // of a message between processes
 	deathLag = 60 * time.Millisecond
+	exitLag  = 200 * time.Millisecond // from the end of a runtime until a launcher tells of a failing exit code
 	stopLag  = 600 * time.Millisecond
 	lostLag  = 6 * time.Second
 	joinLag  = 20 * time.Millisecond
@@ -125,14 +126,18 @@ func (l *Live) changed(q *peer) {
 		q.over()
 	}
 	since := q.process.Since
-	l.job.After(lag, func() {
+	tell := func() {
 		if q.process.Since != since {
 			return // it has changed again
 		}
 		for _, o := range l.peers {
 			o.learn(q)
 		}
-	})
+	}
+	l.job.After(lag, tell)
+	if q.process.State == jobsim.Departed && q.process.How.Failed() {
+		l.job.After(exitLag, tell)
+	}
 }
 
 // status is the state of the process, as the membership tells it.
@@ -143,6 +148,10 @@ func (q *peer) status() mesh.Status {
 		jobsim.Dead:     {State: mesh.Dead, Cause: mesh.CauseExit, Exit: q.process.How},
 		jobsim.Departed: {State: mesh.Left, Cause: mesh.CauseTold},
 	}[q.process.State]
+	over := q.live.job.Now()-q.process.Since >= int64(exitLag)
+	if s.State == mesh.Left && q.process.How.Failed() && over {
+		s.Cause, s.Exit = mesh.CauseExit, q.process.How
+	}
 	s.Member, s.Since = q.member, base.Add(time.Duration(q.process.Since))
 	return s
 }
@@ -156,7 +165,8 @@ func (q *peer) learn(of *peer) {
 
 func (q *peer) take(of *peer, s mesh.Status) {
 	old := &q.seen[of.process.Index]
-	if old.State == s.State || old.State == mesh.Dead || old.State == mesh.Left {
+	if old.State == s.State && old.Exit == s.Exit || old.State == mesh.Dead ||
+		old.State == mesh.Left && s.State != mesh.Left {
 		return
 	}
 	*old = s

@@ -37,7 +37,7 @@ import (
 //	      [times=N] [every=D]
 //	      init | split COMM NAME color=N | shrink COMM NAME without=LIST | destroy COMM | abort COMM CAUSE…
 //	      wait | sleep D | hang
-//	      leave | exit CODE
+//	      leave [CODE] | exit CODE    (leave closes the runtime before it exits)
 //	      give-up    (at that time, the contexts of the calls that it is in are canceled)
 //	      stop | continue | kill | term    (of the ranks' processes, at that time, whatever they do)
 //	    or TIME freeze|thaw|cut|join HOST, or TIME cancel: the launcher is told to end the job
@@ -283,12 +283,16 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 		return jobsim.Compute{For: s.duration(d, words[1])}
 	case "hang":
 		return jobsim.Hang{}
-	case "leave":
-		return jobsim.Leave{}
-	case "exit":
-		code, err := strconv.Atoi(words[1])
+	case "leave", "exit":
+		code, err := 0, error(nil)
+		if len(words) > 1 {
+			code, err = strconv.Atoi(words[1])
+		}
 		if err != nil {
 			d.Fatalf(s.t, "%v", err)
+		}
+		if words[0] == "leave" {
+			return jobsim.Leave{Code: code}
 		}
 		return jobsim.Die{Code: code}
 	}
@@ -433,7 +437,10 @@ func (l *Live) notes() []verdict.Note {
 		n, s := q.note(), q.status()
 		if n.Fate = fates[q.process.State]; n.Fate != verdict.Alive {
 			n.FateAge, n.Cause = time.Duration(l.job.Now()-q.process.Since), agent.CauseText(&s)
-			n.Told, n.Killed = s.Exit.Told(), s.Exit.Killed()
+			n.Told, n.Killed, n.Failed = s.Exit.Told(), s.Exit.Killed(), s.Exit.Code != 0
+		}
+		if n.LeftFailing() {
+			n.Fate = verdict.Dead
 		}
 		notes = append(notes, n)
 	}

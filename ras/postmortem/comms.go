@@ -131,7 +131,7 @@ func (r *Report) process(p *process, cs []*clock) Process {
 		one.EndedAt = p.at(p.end.at)
 	}
 	for _, rank := range p.model.Ranks() {
-		if p.severalRanks && rank.Number >= 0 {
+		if p.severalRanks && rank.Number >= 0 && rank.Size >= r.size { // else it is no number in the job
 			one.Ranks = append(one.Ranks, rank.Number)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 const maxEvidence = 8
 
 // absentRanks returns the verdicts on living ranks that have not come: one for each meeting and reason. A rank that may
-// still be in counted messages is left out if there is another cause.
+// still be in counted messages, or wait as another rank of its process, is left out if there is another cause.
 func (w *walk) absentRanks() []Verdict {
 	type group struct {
 		key    meetingKey
@@ -34,7 +34,7 @@ func (w *walk) absentRanks() []Verdict {
 	var order []*actor
 	free := func(l *leaf) bool {
 		s := l.actor.slotIn(l.at.key.comm)
-		return s == nil || !s.Unproven || !s.inCountedMessages()
+		return (s == nil || !s.Unproven || !s.inCountedMessages()) && !w.mayWait(l)
 	}
 	known := len(w.knots) > 0 || slices.ContainsFunc(w.leaves, free)
 	for _, l := range w.leaves {
@@ -68,6 +68,18 @@ func (w *walk) absentRanks() []Verdict {
 		}
 	}
 	return verdicts
+}
+
+// mayWait reports whether an idle rank without a number in the job may wait in a call all the same: its process has
+// another rank that has come to another meeting since the idle rank's last call, and one goroutine may make the calls
+// of both.
+func (g *graph) mayWait(l *leaf) bool {
+	a := l.actor
+	return l.why == idle && a.job < 0 && slices.ContainsFunc(g.actors, func(o *actor) bool {
+		return o != a && o.note == a.note && slices.ContainsFunc(o.in, func(p *participant) bool {
+			return p.meeting != l.at && p.until == 0 && p.since <= a.idleFor
+		})
+	})
 }
 
 // skew is how much the ages of two notes may differ because they were made at different moments.
@@ -226,6 +238,10 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 			}
 			v.Confidence = min(v.Confidence, most)
 			v.Evidence = append(v.Evidence, say("%s keeps making other calls, but not this one", r))
+		}
+		if m.g.mayWait(l) {
+			v.Confidence = Possible
+			v.Evidence = append(v.Evidence, say("%s may wait as another rank of its process, which is in a call", r))
 		}
 		if v.Reason == UnfinishedGroup && l.in != nil {
 			v.Evidence = append(v.Evidence, say("%s has gone on to %s", r, l.in.meeting.text()))

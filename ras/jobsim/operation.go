@@ -233,7 +233,8 @@ func (m *meeting) arrive(o *operation) {
 	j := o.member.rank.Process.job
 	if n := len(m.entered); n > 0 {
 		m.lastAt = max(m.lastAt, m.entered[n-1].start)
-		m.odd = m.odd || !m.key.message && agreed(m.entered[0].sig) != agreed(o.sig)
+		first := m.entered[0]
+		m.odd = m.odd || !m.key.message && agreed(first.sig) != agreed(o.sig) || !j.Blind && unequal(first, o)
 	}
 	m.entered = append(m.entered, o)
 	m.last = o.member.slot.Rank
@@ -251,6 +252,11 @@ func (m *meeting) arrive(o *operation) {
 	if len(m.entered) == m.size {
 		j.After(j.Latency, m.complete)
 	}
+}
+
+// unequal tells whether the operations are both sides of one message, and have different sizes or types.
+func unequal(a, b *operation) bool {
+	return a.point() && b.point() && (a.sig.Bytes != b.sig.Bytes || a.sig.DataType != b.sig.DataType)
 }
 
 // agreed is the part of a signature in which all ranks of a collective must agree.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -272,14 +273,19 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 	says := make([]string, len(there))
 	for i, p := range there {
 		call := callText(p.slot.Op.Call.String(), p.slot.Seq, p.slot).String()
-		switch p.slot.Op.Call {
+		switch op := &p.slot.Op; op.Call {
 		case lifecycle.CallSend:
-			call = fmt.Sprintf("send %d to %s", p.slot.Seq, m.rank(int(p.slot.Op.Peer)))
+			call = fmt.Sprintf("send %d%s to %s", p.slot.Seq, sizeText(op, there), m.rank(int(op.Peer)))
 		case lifecycle.CallRecv:
-			call = fmt.Sprintf("recv %d from %s", p.slot.Seq, m.rank(int(p.slot.Op.Peer)))
+			call = fmt.Sprintf("recv %d%s from %s", p.slot.Seq, sizeText(op, there), m.rank(int(op.Peer)))
 		default:
 		}
 		says[i] = fmt.Sprintf("%s was in %s", rankOf(p.actor, m.key.comm).in(), call)
+	}
+	a, b := there[0].slot, there[1].slot
+	if len(there) == 2 && a.Op.Call == b.Op.Call && a.inMessage() && !a.inGroup() {
+		says[1] += fmt.Sprintf(": both %s first, and each waits for the other",
+			map[lifecycle.Call]string{lifecycle.CallSend: "send", lifecycle.CallRecv: "receive"}[a.Op.Call])
 	}
 	first := there[0].slot
 	shows := func(p *participant) bool { // a group doesn't show its messages
@@ -300,6 +306,24 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 	}
 	return say("%s made calls on %s that do not match, and it is not known which is wrong: %s",
 		culpritsText(culprits), commText(m.slot), strings.Join(says, "; "))
+}
+
+// sizeText is in what a message differs from the other side of it, if that is the only other call of a mismatch; empty
+// if it doesn't.
+func sizeText(op *tape.Signature, there []*participant) (text string) {
+	for _, p := range there {
+		o := &p.slot.Op
+		if len(there) != 2 || !p.slot.inMessage() || p.slot.inGroup() || o.Call == op.Call {
+			continue
+		}
+		if o.Bytes != op.Bytes {
+			text += fmt.Sprintf(" of %d bytes", op.Bytes)
+		}
+		if o.DataType != op.DataType {
+			text += " with data type " + kernels.DataType(op.DataType).String()
+		}
+	}
+	return text
 }
 
 // engineSays is how the calls differ, as the engine says. The engine numbers ranks as the communicator does.

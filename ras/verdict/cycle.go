@@ -80,6 +80,10 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 			rankOf(ring[(i+1)%len(ring)].via, ring[i].to.key.comm))
 	default:
 		v.Text = say("%s %s", culpritsText(wrong), rule.says)
+		if unsettled(ring, deviants) {
+			v.Text.add(", and it is not known which is wrong")
+			v.Confidence = Likely
+		}
 	}
 	words := make([]string, len(steps))
 	for i := range steps {
@@ -106,6 +110,18 @@ func lacking(ring []edge) (evidence []Text) {
 		}
 	}
 	return evidence
+}
+
+// unsettled reports whether a deviant of a cycle waits for a message with another one: if either of them is right, the
+// other one alone is wrong.
+func unsettled(ring []edge, deviants []*actor) bool {
+	for i, e := range ring {
+		next := ring[(i+1)%len(ring)].via
+		if e.to.key.kind == message && slices.Contains(deviants, e.via) && slices.Contains(deviants, next) {
+			return true
+		}
+	}
+	return false
 }
 
 // rule tells which ranks of a cycle are at fault.

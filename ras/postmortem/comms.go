@@ -3,6 +3,7 @@ package postmortem
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -269,7 +270,7 @@ type commError struct {
 }
 
 // errorKey is equal for errors of several ranks that count as one: of the same act and code, with the same peer at
-// fault or, without one, the same text.
+// fault or, without one, the same text. Refused calls are told apart by mistake, too.
 type errorKey struct {
 	act    tape.Act
 	seq    uint64 // of the act
@@ -277,6 +278,17 @@ type errorKey struct {
 	misuse bool
 	peer   int32
 	text   string // if peer is none
+	refusal
+}
+
+// refusal is equal for refused calls that are one mistake of the program: made at one place of its source, and refused
+// for the same reason. Only numbers and the names of communicators may vary.
+type refusal struct{ site, why string }
+
+var varies = regexp.MustCompile(`"[^"]*"|\b[0-9a-f]*[0-9][0-9a-f]*\b`)
+
+func refusalOf(r *tape.LifeRecord, text string) refusal {
+	return refusal{site(r.Site), varies.ReplaceAllLiteralString(text, "#")}
 }
 
 // errors merges the errors of the ranks, in the order of time.
@@ -290,6 +302,9 @@ func (c *comm) errors() []*commError {
 			k := errorKey{act: r.Act, code: r.Code, misuse: r.Stage == tape.StageMisuse, peer: r.Peer}
 			if r.Act != tape.ActNone {
 				k.seq = r.Seq
+			}
+			if k.misuse && r.Code != lifecycle.CodeLeaked {
+				k.refusal = refusalOf(r, text)
 			}
 			if r.Peer < 0 {
 				k.text = text

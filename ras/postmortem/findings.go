@@ -276,11 +276,12 @@ func (p *process) modelAt(now int64) (m *model.Process, wrote int64, err error) 
 	return m, wrote, nil
 }
 
-// mistakes are the refused calls by error and call, and the leaked communicators.
+// mistakes are the refused calls by error, call, place and reason, and the leaked communicators.
 func (r *Report) mistakes() []Said {
 	type key struct {
 		code lifecycle.Code
 		call lifecycle.Call
+		refusal
 	}
 	var all []*Said
 	found := make(map[key]*Said)
@@ -293,7 +294,7 @@ func (r *Report) mistakes() []Said {
 			if !e.misuse || len(e.by) == 0 {
 				continue
 			}
-			k := key{e.code, e.call}
+			k := key{e.code, e.call, e.refusal}
 			if e.code == lifecycle.CodeLeaked {
 				k.call = lifecycle.CallNone
 			}

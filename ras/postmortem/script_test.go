@@ -375,7 +375,7 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 		case "phase":
 			r.Stage, r.Phase, r.Text = tape.StagePhase, phase(w[5]), strings.Join(w[6:], " ")
 		case "ok":
-			r.Stage = tape.StageEnd
+			r.Stage, r.Text = tape.StageEnd, strings.Join(w[5:], " ")
 		default:
 			r.Stage, r.Code, r.Peer, r.Text = tape.StageEnd, code(w[4]), int32(integer(w[5])), strings.Join(w[6:], " ")
 		}
@@ -389,9 +389,14 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 			Peer: int32(integer(w[5])), State: slot.State, Text: strings.Join(w[6:], " "),
 		})
 	case "refused":
+		var site lifecycle.Site
+		if at, ok := strings.CutPrefix(w[4], "at="); ok {
+			file, line, _ := strings.Cut(at, ":")
+			site, w = lifecycle.Site{File: file, Line: int(natural(line))}, slices.Delete(w, 4, 5)
+		}
 		p.Life(slot.Generation, tape.LifeRecord{
 			Time: now, Times: uint32(times), Act: act(w[2]), Call: callOfAct(w[2]), Stage: tape.StageMisuse,
-			Code: code(w[3]), Peer: -1, State: slot.State, Text: strings.Join(w[4:], " "),
+			Code: code(w[3]), Peer: -1, State: slot.State, Text: strings.Join(w[4:], " "), Site: site,
 		})
 	default:
 		panic("no step " + w[0])

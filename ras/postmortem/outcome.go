@@ -55,9 +55,48 @@ func (r *Report) well(how, text string) Ending {
 		if r.partial() {
 			lead = "as far as the tapes show, " + lead
 		}
-		text = lead + ": " + text
+		failed := r.failedOperation()
+		if failed == "" || len(r.Mistakes)+len(r.Held) > 0 {
+			text = lead + ": " + text
+		}
+		text += failed
 	}
 	return Ending{How: how, Text: capital(text) + "."}
+}
+
+// failedOperation is the clause about the operation that failed first, for a job in which no rank was found to be the
+// cause; empty if none failed.
+func (r *Report) failedOperation() string {
+	var of *comm
+	var first *member
+	for _, c := range r.comms {
+		for _, m := range c.members {
+			if m.failedIn(&m.Last) && (first == nil || m.proc.at(m.Last.End).Before(first.proc.at(first.Last.End))) {
+				of, first = c, m
+			}
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	var ranks []int
+	for _, m := range of.members {
+		if m.failedIn(&first.Last) {
+			ranks = append(ranks, m.jobRank())
+		}
+	}
+	o := &first.Last
+	return fmt.Sprintf(", but %s on %s failed on %s: %s", numbered(o.Signature.Call.String(), o.Seq), first.name(),
+		words.Ranks(sorted(ranks)), o.Code)
+}
+
+// failedIn tells whether a member's last operation is this one, and failed there. One that the rank itself ended with
+// its communicator did not fail.
+func (m *member) failedIn(o *model.Op) bool {
+	last := &m.Last
+	own := []lifecycle.Code{lifecycle.CodeOK, lifecycle.CodeAborted, lifecycle.CodeRevoked, lifecycle.CodeUnfinished}
+	return last.End > 0 && !last.Refused() && !slices.Contains(own, last.Code) &&
+		last.Seq == o.Seq && last.Signature.Call == o.Signature.Call
 }
 
 // partial tells whether the tapes don't show all of the job: processes have none, or operations are in CUDA graphs.

@@ -146,7 +146,9 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 			v.Text.add(": %s", first.left.Text)
 		}
 	case first.why == leftComm:
-		verb := map[tape.Act]string{abort: "aborted", tape.ActFinalize: "finalized"}[first.left.Act]
+		verb := map[tape.Act]string{
+			abort: "aborted", tape.ActRevoke: "revoked", tape.ActFinalize: "finalized",
+		}[first.left.Act]
 		v.Text = say("%s %s %s %s ago", who, cmp.Or(verb, "destroyed"), commText(m.slot), Age(first.left.Age))
 		if first.left.Site != "" {
 			v.Text.add(" (at %s)", first.left.Site)

@@ -460,12 +460,20 @@ func (a *actor) wasIn(ago time.Duration) bool {
 	})
 }
 
-// leftBy returns how a rank that a meeting waits for has ended the communicator; nil if it has not, or only after the
-// meeting had failed. If the engine names this rank, the order doesn't matter: other ranks may learn of an end before
-// it is done.
+// leftBy returns how a rank that a meeting waits for has ended the communicator, or revoked it before; nil if it has
+// not, or only after the meeting had failed. If the engine names this rank, the order doesn't matter: other ranks may
+// learn of an end before it is done. The ranks of a revoked communicator make new ones of it, and destroy it.
 func (m *meeting) leftBy(a *actor, named bool) *Left {
-	if s := a.slotIn(m.key.comm); s != nil && s.Left != nil && (s.Left.Age >= m.until || named) {
-		return s.Left
+	s := a.slotIn(m.key.comm)
+	if s == nil {
+		return nil
+	}
+	makes := []lifecycle.Call{lifecycle.CallSplit, lifecycle.CallShrink, lifecycle.CallGrow}
+	remains := m.key.kind == joining || m.key.kind == leaving || slices.Contains(makes, m.slot.Op.Call)
+	for _, left := range []*Left{s.Revoked, s.Left} {
+		if left != nil && (left.Age >= m.until || named) && (left != s.Revoked || !remains) {
+			return left
+		}
 	}
 	return nil
 }

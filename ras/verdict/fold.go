@@ -127,12 +127,21 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	}
 	if a := c.End; a != nil && a.Kind == tape.ActInit {
 		s.Left = &Left{Act: a.Kind, Age: age(a.End, now), Site: siteOf(a), Text: a.Text}
-	} else if a != nil {
-		s.Left = &Left{Act: a.Kind, Age: age(a.Start, now), Took: age(a.Start, a.End), Site: siteOf(a), Text: a.Text}
+	} else {
+		s.Left = leftBy(a, now)
 	}
+	s.Revoked = leftBy(c.Revoked, now)
 	waits, over := c.Waits(now)
 	s.Waited, s.Window, s.Stay = waits, time.Duration(over), c.Stay
 	return s
+}
+
+// leftBy is an act by which a rank ended or revoked a communicator; nil if there is none.
+func leftBy(a *model.Act, now int64) *Left {
+	if a == nil {
+		return nil
+	}
+	return &Left{Act: a.Kind, Age: age(a.Start, now), Took: age(a.Start, a.End), Site: siteOf(a), Text: a.Text}
 }
 
 // failedOnDevice reports whether a call that launched without an error is the one that made the communicator fail.

@@ -177,6 +177,12 @@ func queued(_ *verdict.Note, s *verdict.Slot) {
 
 func aborted(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActAbort, Age: s5} }
 
+// revoked is a rank whose program revoked the communicator, and may have destroyed it since.
+func revoked(_ *verdict.Note, s *verdict.Slot) {
+	s.State = lifecycle.StateRevoked
+	s.Revoked = &verdict.Left{Act: tape.ActRevoke, Age: s6, Site: "train.go:9", Text: "slow link"}
+}
+
 func captured(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }
 
 func notStalled(_ *verdict.Note, s *verdict.Slot) { s.Stalled = false }

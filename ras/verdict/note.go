@@ -196,6 +196,8 @@ type Slot struct {
 	Failure *Failure `json:"failure,omitempty"`
 	// Left is how this rank ended the communicator, if it did.
 	Left *Left `json:"left,omitempty"`
+	// Revoked is how this rank's program revoked the communicator, if it did.
+	Revoked *Left `json:"revoked,omitempty"`
 	// Waited is how long this rank's operations waited for each other rank within the last Window.
 	Waited []model.Wait  `json:"waited,omitempty"`
 	Window time.Duration `json:"window,omitempty"`
@@ -236,7 +238,7 @@ type Failure struct {
 
 // Left is how a rank ended a communicator, or finalized it, or that its init failed.
 type Left struct {
-	Act tape.Act `json:"act"` // finalize, destroy, abort or init
+	Act tape.Act `json:"act"` // finalize, destroy, abort, revoke or init
 	// Age is since the act began, as others may learn of it before it is done; for an init, since it ended.
 	Age  time.Duration `json:"age"`
 	Took time.Duration `json:"took,omitempty"`
@@ -343,6 +345,10 @@ func (n Note) After(d time.Duration) Note {
 		if s.Left != nil {
 			s.Left = new(*s.Left)
 			s.Left.Age += d
+		}
+		if s.Revoked != nil {
+			s.Revoked = new(*s.Revoked)
+			s.Revoked.Age += d
 		}
 	}
 	return n

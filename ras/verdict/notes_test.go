@@ -44,6 +44,22 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		{
+			"one has revoked the communicator, and destroyed it since",
+			newJob(3).in(world, 7, allReduce, s5, 1, s5, 0, 2).with(failed(lifecycle.CodePeerAborted, 1), 0, 2).
+				with(revoked, 1).with(aborted, 1),
+			[]string{
+				`not_entered (certain) rank 1 (node0, pid 1001) revoked "world" 6s ago (at train.go:9), and never ` +
+					`entered all_reduce 7 on "world"; ranks 0 and 2 wait`,
+			},
+		},
+		{
+			"one has revoked the communicator, and doesn't come to the shrink",
+			newJob(3).in(world, 7, lifecycle.CallShrink, s5, 1, s5, 0, 2).with(revoked, 0, 1, 2),
+			[]string{
+				`not_joined (certain) rank 1 (node0, pid 1001) has not joined a shrink of "world"`,
+			},
+		},
+		{
 			"one of them has given another size in an init",
 			newJob(4).with(failed(lifecycle.CodeMismatch, 1), 0).with(failed(lifecycle.CodeMismatch, 0), 1, 2, 3).
 				with(func(_ *verdict.Note, s *verdict.Slot) { s.Size = 5 }, 3),

@@ -32,6 +32,7 @@ type Comm struct {
 	Last        Op                 // that ended last or, of those that failed, first; its End is 0 if there was none
 	Failure     *Failure
 	End         *Act             // how this rank ended the communicator, finalized it, or failed to make it; else nil
+	Revoked     *Act             // how this rank revoked the communicator; else nil
 	Splits      uint64           // the number of its last split that this rank took part in
 	Made        uint64           // the number of its parent's split that made it; 0: none or unknown
 	Was         lifecycle.CommID // its id before it got its own, as a world's in its run; zero if it had no other
@@ -191,6 +192,8 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 			p.end(c)
 		case tape.ActFinalize:
 			c.End = s.Act
+		case tape.ActRevoke:
+			c.Revoked = s.Act
 		case tape.ActInit:
 			if r.Code != lifecycle.CodeOK {
 				s.Failed = c.fail(r)

@@ -197,7 +197,7 @@ func Find(what string) (*Job, error) {
 		hint += fmt.Sprintf(", as far as this user may see (%v)", denied)
 	}
 	return nil, notFound("no job with tapes in %s is running%s; name another folder, or set CARILLON_TAPE_DIR. A "+
-		"program has tapes from its first communicator on", dirs[0], hint)
+		"program has tapes once node.Start has returned, an NCCL program from its first communicator on", dirs[0], hint)
 }
 
 // Names are the names of the running jobs in a folder, or of all its jobs, the last started first.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
@@ -39,6 +40,10 @@ func TestPage(t *testing.T) {
 	}
 	snapshot := sample()
 	snapshot.Comms[0].Name, snapshot.Comms[0].InFlight.Bytes = evil, 16<<20
+	snapshot.Comms[0].InFlight.WaitRank = new(int32(0))
+	part := snapshot.Comms[0]
+	part.Parent, part.Name = lifecycle.CommID{7}, "dp"
+	snapshot.Comms = append(snapshot.Comms, part)
 	for i := range 300 {
 		snapshot.Ranks = append(snapshot.Ranks, Rank{Rank: 2 + i, State: "alive"})
 	}
@@ -56,7 +61,7 @@ func TestPage(t *testing.T) {
 		"and what follows from that: gpu_hot (GPU 3): of gpu_hot", "<code>disk</code>: full &lt;script&gt;",
 		"The others are well (2)", "<code>gpu</code>: no GPU &lt;script&gt;", "300 of 302 known are alive",
 		"<td>301</td><td class=\"stopped\">stopped</td>", "The first 200", "all_reduce 3, 16 MiB",
-		`href="api/v1/verdicts"`,
+		`href="api/v1/verdicts"`, "<td>rank 0</td>", "<td>rank 0 of &#34;dp&#34;</td>",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)

@@ -1,6 +1,8 @@
 package health
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -80,6 +82,15 @@ func (s *Snapshot) Jobs() []string {
 	}
 	delete(jobs, "")
 	return slices.Sorted(maps.Keys(jobs))
+}
+
+// RankName is a rank of a communicator for people: "rank 3" if the communicator has all ranks of the job, by their
+// numbers there, as far as the process that took the snapshot knows, and else `rank 3 of "dp"`.
+func (s *Snapshot) RankName(c Comm, rank int32) string {
+	if c.Parent.IsZero() && s.Rank >= 0 && c.Rank == s.Rank && c.Size == s.Size {
+		return fmt.Sprintf("rank %d", rank)
+	}
+	return fmt.Sprintf("rank %d of %q", rank, cmp.Or(c.Name, c.ID.Short()))
 }
 
 // SeverityOf is the severity of a verdict, and of its condition: Critical if it is urgent, else Warning.

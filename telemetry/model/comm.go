@@ -39,6 +39,7 @@ type Comm struct {
 
 	was      lifecycle.CommID // its id before the last step, if that changed it
 	root     uint32           // as tape.Slot.Root
+	joined   bool             // it grew, and this rank joined it
 	cut      []*Act           // acts that were open when this rank ended the communicator
 	ended    int64            // when the operation ended whose end was recorded last
 	wentOn   bool             // it began an operation after the moment of Until

@@ -2,12 +2,14 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"maps"
 	"math"
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -81,7 +83,8 @@ func (s *Step) Info() *tape.CommInfo {
 // Apply takes the tape's next event. It allocates nothing for an operation that never waited.
 func (p *Process) Apply(ev *tape.Event) Step {
 	s := Step{Event: ev}
-	if s.Comm = p.comm(ev.Generation, ev.Root, &ev.Comm); s.Comm == nil {
+	joins := ev.IsLife && ev.Life.Act == tape.ActInit && ev.Life.Call == lifecycle.CallGrow
+	if s.Comm = p.comm(ev.Generation, ev.Root, &ev.Comm, joins); s.Comm == nil {
 		return s
 	}
 	s.Was, s.Comm.was = s.Comm.was, lifecycle.CommID{}
@@ -97,8 +100,9 @@ func (p *Process) Apply(ev *tape.Event) Step {
 }
 
 // comm returns the communicator of that generation, live or recently ended, or a new one; nil without a description or
-// room.
-func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
+// room. joins says that the rank takes part in the growth of a communicator: if it has none of that communicator's
+// parent, its number there is not the job's.
+func (p *Process) comm(generation, root uint32, info *tape.CommInfo, joins bool) *Comm {
 	c := p.Known(generation)
 	if c == nil {
 		if info.ID.IsZero() || len(p.comms) >= maxComms {
@@ -114,7 +118,9 @@ func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 		}
 		c.CommInfo = *info // a child of a split learns its rank late
 	}
-	if r := c.Of; c.root == generation && c.Parent.IsZero() && c.Rank >= 0 && c.Size > r.Size {
+	c.joined = c.joined || joins
+	if r := c.Of; c.root == generation && c.Parent.IsZero() && c.Rank >= 0 && c.Size > r.Size &&
+		(!c.joined || r.Size <= 1) {
 		r.Number, r.Size = c.Rank, c.Size
 	}
 	return c
@@ -126,6 +132,16 @@ type Rank struct {
 	Number, Size int    // in the largest communicator without a parent; -1 if there is none
 	History      History
 	LastAct      *Act // the last one that ended; nil if none has
+}
+
+// Name is a rank of a communicator for people: "rank 3" if it is the job's, as in the largest communicator without a
+// parent, and else `rank 3 of "dp"`.
+func (p *Process) Name(c *Comm, rank int) string {
+	own := c.Parent.IsZero() && (c.Of == nil || c.Of.Number == c.Rank && c.Of.Size == c.Size)
+	if own && !slices.ContainsFunc(p.ranks, func(r *Rank) bool { return r.Size > c.Size }) {
+		return fmt.Sprintf("rank %d", rank)
+	}
+	return fmt.Sprintf("rank %d of %q", rank, words.Line(cmp.Or(c.Name, c.ID.Short())))
 }
 
 // Limits of the ranks of a process.
@@ -227,7 +243,7 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 		s := &slots[i]
 		c := p.comms[s.Generation]
 		if c == nil || c.changed || c.Slot == nil || *c.Slot != *s {
-			if c = p.comm(s.Generation, s.Root, &s.CommInfo); c == nil || p.comms[s.Generation] != c {
+			if c = p.comm(s.Generation, s.Root, &s.CommInfo, false); c == nil || p.comms[s.Generation] != c {
 				continue // no room, or it has ended since the table was read
 			}
 			p.look(c, s)
@@ -397,7 +413,7 @@ func (p *Process) made(ev *tape.Event) {
 		return // it stands for all earlier ones too, of which nothing is known
 	}
 	if o := &ev.Op; !ev.IsLife && o.Seq > 1 && o.Signature.Call.IsCollective() {
-		if c := p.comm(g, ev.Root, &ev.Comm); c != nil {
+		if c := p.comm(g, ev.Root, &ev.Comm, false); c != nil {
 			c.State, c.Begun, c.Done = lifecycle.StateReady, o.Seq-1, o.Seq-1
 		}
 		return
@@ -433,7 +449,7 @@ func (p *Process) LookBack(slots []tape.Slot, t int64) {
 		if c := p.comms[s.Generation]; c != nil {
 			s.State = c.State
 		}
-		if c := p.comm(s.Generation, s.Root, &s.CommInfo); c != nil {
+		if c := p.comm(s.Generation, s.Root, &s.CommInfo, false); c != nil {
 			p.look(c, &s)
 		}
 	}

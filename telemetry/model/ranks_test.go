@@ -38,6 +38,24 @@ func TestHabit(t *testing.T) {
 	}
 }
 
+// TestJoinedAsItGrew: the number of a rank in a communicator that it joined as that grew is not its number in the job.
+func TestJoinedAsItGrew(t *testing.T) {
+	p := newProcess(model.Limits{})
+	init := func(generation uint32, call lifecycle.Call, rank, size int) *model.Rank {
+		return p.Apply(&tape.Event{
+			IsLife: true, Generation: generation, Root: generation,
+			Comm: tape.CommInfo{ID: lifecycle.CommID{byte(generation)}, Rank: rank, Size: size},
+			Life: tape.LifeRecord{
+				Time: ms, Start: ms, Act: tape.ActInit, Call: call, Stage: tape.StageStart, Peer: -1,
+			},
+		}).Comm.Of
+	}
+	init(1, lifecycle.CallInitRank, 3, 4)
+	if r := init(2, lifecycle.CallGrow, 4, 5); r.Number != 3 || r.Size != 4 {
+		t.Errorf("rank 3 of 4 became rank %d of %d", r.Number, r.Size)
+	}
+}
+
 // TestTogether: the history knows which calls of a trail were made in a group: before the calls ahead of them returned.
 func TestTogether(t *testing.T) {
 	p := newProcess(model.Limits{})

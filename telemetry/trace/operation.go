@@ -1,8 +1,6 @@
 package trace
 
 import (
-	"strconv"
-
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -17,7 +15,7 @@ func (p *Projector) endOp(m *model.Comm, o *model.Op) {
 		return
 	}
 	if problem != nil && o.Wait >= 0 {
-		problem.text += ": was waiting for rank " + strconv.Itoa(int(o.Wait))
+		problem.text += ": was waiting for " + p.cfg.Process.Name(m, int(o.Wait))
 	}
 	p.emit(p.opSpan(m, o, slow, problem))
 }

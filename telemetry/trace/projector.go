@@ -3,7 +3,6 @@ package trace
 import (
 	"context"
 	"errors"
-	"strconv"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
@@ -262,7 +261,7 @@ func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	}
 	problem := unfinished(in.Signature.Call.String(), why, in.Phase)
 	if in.Wait >= 0 {
-		problem.text += ", waiting for rank " + strconv.Itoa(int(in.Wait))
+		problem.text += ", waiting for " + p.cfg.Process.Name(c, int(in.Wait))
 	}
 	o := *in
 	o.End = max(now, o.Start, o.WaitSince)

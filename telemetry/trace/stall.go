@@ -70,7 +70,7 @@ func (p *Projector) emitStall(r *stall.Report) {
 	if m.Rank < 0 {
 		n += p.salt + uint64(m.Generation)<<32
 	}
-	reason := stallReason(r)
+	reason := p.stallReason(r)
 	attrs := attributesOf(m)
 	attrs.stall(&p.cfg, r)
 	if p.cfg.Finding != nil {
@@ -101,7 +101,7 @@ func stallCaller(r *stall.Report) []oteltrace.Link {
 }
 
 // stallReason says what this rank alone knows about the stall, in a sentence.
-func stallReason(r *stall.Report) string {
+func (p *Projector) stallReason(r *stall.Report) string {
 	text := r.Act.String()
 	if r.Act == tape.ActNone {
 		text = fmt.Sprintf("%s %d", r.Op.Call, r.Seq)
@@ -115,9 +115,9 @@ func stallReason(r *stall.Report) string {
 	}
 	switch waited := waited(r); {
 	case r.Wait >= 0 && waited > 0:
-		text += fmt.Sprintf(": waiting for rank %d for %v", r.Wait, words.Round(waited))
+		text += fmt.Sprintf(": waiting for %s for %v", p.cfg.Process.Name(r.Comm, int(r.Wait)), words.Round(waited))
 	case r.Wait >= 0:
-		text += fmt.Sprintf(": waiting for rank %d", r.Wait)
+		text += ": waiting for " + p.cfg.Process.Name(r.Comm, int(r.Wait))
 	}
 	return text
 }

@@ -92,6 +92,9 @@ func TestStalledActs(t *testing.T) {
 			Comm: &model.Comm{CommInfo: world}, Act: tape.ActSplit, ActSeq: 4,
 			Op: tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, Seq: 11, Wait: 2,
 		},
+		5: { // its ranks are not the job's
+			Comm: &model.Comm{CommInfo: rails}, Act: tape.ActFinalize, Wait: 1,
+		},
 		3: {
 			Comm: &model.Comm{CommInfo: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}}, Act: tape.ActInit,
 			Phase: tape.PhaseRendezvous, Wait: -1,
@@ -119,13 +122,15 @@ func TestStalledActs(t *testing.T) {
 		"init has not ended after 6s, in phase connect":    1,
 		"split has not ended after 6s: waiting for rank 2": 1,
 		"init has not ended after 6s, in phase rendezvous": 2,
+
+		"finalize has not ended after 6s: waiting for rank 1 of \"rails\"": 1,
 	} {
 		if got[text] != n {
 			t.Errorf("%q %d times, want %d; there are %v", text, got[text], n, got)
 		}
 	}
-	if len(ids) != 4 {
-		t.Errorf("%d ids of 4 spans: two members of one process have the same", len(ids))
+	if len(ids) != 5 {
+		t.Errorf("%d ids of 5 spans: two members of one process have the same", len(ids))
 	}
 }
 

@@ -71,17 +71,17 @@ func (e *MissingError) Unwrap() []error {
 	return errs
 }
 
-// peer chooses the rank to look at first: one that another rank contradicts, that died, was lost, closed its rendezvous
-// or withdrew, in this order; else a missing rank; else one that gave up, as it did so because of others. It is not
-// Self, whose rank another process may have claimed.
+// peer chooses the rank to look at first: one that another rank contradicts, that died or shut its server, was lost,
+// closed its rendezvous or withdrew, in this order; else a missing rank; else one that gave up, as it did so because of
+// others. It is not Self, whose rank another process may have claimed.
 func (e *MissingError) peer() *lifecycle.PeerError {
 	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return nil // the UnreachableError carries it
 	}
 	gone := slices.DeleteFunc(e.Gone(), func(m Member) bool { return m.Rank == e.Self && e.Cause != nil })
-	hows := []Departure{Refuted, Died, Lost, Closed, Withdrew}
+	hows := []Departure{Refuted, Died, Shut, Lost, Closed, Withdrew}
 	if e.Cause != nil {
-		hows = hows[:4] // whatever canceled this rank's context may have canceled the others' too
+		hows = hows[:5] // whatever canceled this rank's context may have canceled the others' too
 	}
 	for _, how := range hows {
 		for _, m := range gone {
@@ -106,7 +106,7 @@ func (e *MissingError) peer() *lifecycle.PeerError {
 
 func (e *MissingError) blame(m Member) *lifecycle.PeerError {
 	codes := [...]lifecycle.Code{
-		Died: lifecycle.CodeRankDead, Lost: lifecycle.CodeUnreachable,
+		Died: lifecycle.CodeRankDead, Shut: lifecycle.CodeRankDead, Lost: lifecycle.CodeUnreachable,
 		Closed: lifecycle.CodePeerAborted, GaveUp: lifecycle.CodeAbandoned, Withdrew: lifecycle.CodeAbandoned,
 		Refuted: lifecycle.CodeMismatch,
 	}

@@ -24,11 +24,12 @@ const (
 	Closed                    // it closed its Rendezvous
 	Withdrew                  // its context was canceled, or it failed elsewhere
 	Refuted                   // another rank contradicts it
+	Shut                      // the server closed the connection: its process ended, or closed its runtime
 )
 
 var departures = []string{
 	"it is waiting", "its process ended", "its connection broke", "it gave up", "it closed its rendezvous",
-	"it withdrew", "another rank contradicts it",
+	"it withdrew", "another rank contradicts it", "its process ended or closed its runtime",
 }
 
 // String says what happened, as the end of a sentence about the rank.

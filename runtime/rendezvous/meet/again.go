@@ -235,7 +235,7 @@ func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 		}
 	case errors.Is(err, door.ErrUnknown): // it runs, and may come
 	case door.Gone(err):
-		m.How = rendezvous.Died
+		m.How = rendezvous.Shut
 	case door.Silent(err) && !door.LocalFault(err):
 		m.How, m.Detail = rendezvous.Lost, err.Error()
 	}

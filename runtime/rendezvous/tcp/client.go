@@ -332,8 +332,8 @@ func (w *wait) serverLost(why, ended error) error {
 		return w.err(roll, errors.Join(ended,
 			&lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "rendezvous at " + address, Err: why}))
 	}
-	if detail == "" {
-		detail = "it served the rendezvous at " + address
+	if how == rendezvous.Died {
+		how, detail = rendezvous.Shut, "it served the rendezvous at "+address
 	}
 	i := slices.IndexFunc(roll.Members, func(m rendezvous.Member) bool { return m.Rank == server })
 	if i < 0 {

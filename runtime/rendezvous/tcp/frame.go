@@ -233,7 +233,7 @@ func readRoll(r *wire.Reader, now time.Time) *rendezvous.Roll {
 
 func readDeparture(r *wire.Reader) rendezvous.Departure {
 	how := rendezvous.Departure(r.Byte())
-	if how > rendezvous.Refuted {
+	if how > rendezvous.Shut {
 		r.Fail(errMalformed)
 		return rendezvous.Waiting
 	}

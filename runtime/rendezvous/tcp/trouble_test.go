@@ -124,7 +124,8 @@ func TestServerDies(t *testing.T) {
 	r := <-done
 	wantMissing(t, r.err)
 	wantPeer(t, r.err, lifecycle.CodeRankDead, 0)
-	wantText(t, r.err, "its process ended (it served the rendezvous at "+id.Address()+")", "arrived: 1 (b:7)")
+	wantText(t, r.err, "its process ended or closed its runtime (it served the rendezvous at "+id.Address()+")",
+		"arrived: 1 (b:7)")
 	again := <-start(within(t), c, "more", 1, 2)
 	wantMissing(t, again.err)
 }

@@ -21,11 +21,9 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	}
 	if cfg.Log != nil {
 		log.Handler = cfg.Log.Handler()
-	} else {
-		log.Attrs = []slog.Attr{slog.Int(semconv.LogRank, cfg.World.Rank)}
 	}
-	if cfg.World.Rank < 0 { // an Agent has no rank
-		log.Attrs = nil
+	if cfg.World.Rank >= 0 { // an Agent has no rank
+		log.Attrs = []slog.Attr{slog.Int(semconv.LogRank, cfg.World.Rank)}
 	}
 	sink := logsink.New(ctx, log)
 	cfg.Log = sink.Logger()

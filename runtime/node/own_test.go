@@ -151,6 +151,11 @@ func TestOwnObservability(t *testing.T) {
 			if !strings.Contains(o.log.String(), "level=") {
 				t.Error("the program's log has no line")
 			}
+			for line := range strings.Lines(o.log.String()) {
+				if !strings.Contains(line, " rank=0") {
+					t.Errorf("a line without the rank: %s", line)
+				}
+			}
 			for what, spans := range map[string][]string{
 				"processor": spanNames(o.spans.Ended()), "exporter": spanNames(o.exporter.GetSpans().Snapshots()),
 			} {

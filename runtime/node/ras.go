@@ -55,6 +55,8 @@ type JobRAS struct {
 
 	stall *health.Warnable // the job hangs, or is slow
 	shown map[string]bool  // the verdicts that are conditions now
+	// blamed are the culprits of the open verdicts in the log, by event key; only its sink uses it.
+	blamed map[string]string
 
 	pending   pendingContacts
 	unseed    func() error // removes the seed; nil if there is none
@@ -394,11 +396,22 @@ func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool
 	return trace.Finding{}, false
 }
 
-// logEvent is the sink into the log.
+// logEvent is the sink into the log. Only a change of a verdict's culprits is as important as the verdict: whoever read
+// of others must not go on looking there.
 func (r *JobRAS) logEvent(ctx context.Context, ev *bus.Event) error {
 	level := slog.LevelWarn
-	if ev.Stage == bus.Changed {
+	before, known := r.blamed[ev.Key]
+	if ev.Stage == bus.Changed && (!known || before == ev.Rank) {
 		level = slog.LevelInfo
+	}
+	switch {
+	case ev.Stage == bus.Opened || ev.Stage == bus.Changed:
+		if r.blamed == nil {
+			r.blamed = map[string]string{}
+		}
+		r.blamed[ev.Key] = ev.Rank
+	case ev.Stage == bus.Closed:
+		delete(r.blamed, ev.Key)
 	}
 	log := slog.New(r.settings.sink.Local().Handler().WithAttrs(r.settings.attrs))
 	log.Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS,

@@ -303,9 +303,10 @@ func (v *Verdict) addFates(m *meeting, some []*actor) {
 				say("the %s of %s on %s failed: %s", f.Act, quoted(f.Name, f.Comm), who, f.Text))
 		}
 		if a.ended() {
-			ended := say("the process of %s ended %s ago", r, Age(a.note.FateAge))
+			verb := fateVerbs[a.note.Fate]
+			ended := say("the process of %s %s %s ago", r, verb, Age(a.note.FateAge))
 			if v.ambiguous(r) {
-				ended = say("process %s ended %s ago", who, Age(a.note.FateAge))
+				ended = say("process %s %s %s ago", who, verb, Age(a.note.FateAge))
 			}
 			if a.note.Cause != "" {
 				ended.add(": %s", a.note.Cause)

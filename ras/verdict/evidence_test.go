@@ -30,6 +30,14 @@ func TestEvidenceAgrees(t *testing.T) {
 				with(func(n *verdict.Note, _ *verdict.Slot) { n.Terminated = 4 * time.Second }, 1),
 			`rank 1 (node0, pid 1001) has not entered`, `rank 1 was told to end by SIGTERM 4s ago`,
 		},
+		"its process closed its runtime, and may still run": {
+			newJob(3).in(world, 8, allReduce, s6, -1, 0, 0, 2).did(world, 7, allReduce, 7*time.Second, 1).
+				with(fate(verdict.Departed, 4*time.Second, ""), 1).with(func(n *verdict.Note, s *verdict.Slot) {
+				aborted(n, s)
+				s.Left.Site = "train.go:9"
+			}, 1),
+			`rank 1 (node0, pid 1001) aborted "world" 5s ago (at train.go:9)`, `the process of rank 1 left the job 4s ago`,
+		},
 		"one came when the others had given up, and completed the call": {
 			newJob(3).comm("pp", 0, 1).in(world, 8, allReduce, s6, 1, s5, 0, 2).with(
 				func(n *verdict.Note, s *verdict.Slot) {

@@ -279,12 +279,15 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	return v
 }
 
+// fateVerbs say what happened to a process. One that left the job may still run for a while.
+var fateVerbs = map[Fate]string{
+	Dead: "ended", Departed: "left the job", Stopped: "stopped", Unreachable: "stopped answering",
+}
+
 // processText says what happened to processes, and how that is known.
 func processText(notes []*Note, ranks []Rank, age Age) Text {
 	fate := notes[0].Fate
-	verb := map[Fate]string{
-		Dead: "ended", Departed: "left the job", Stopped: "stopped", Unreachable: "stopped answering",
-	}[fate]
+	verb := fateVerbs[fate]
 	if notes[0].Found {
 		verb = "was found dead"
 	}
@@ -422,7 +425,8 @@ func (v *Verdict) anyVictim(notes []Note, is func(*Wait, *Slot) bool) bool {
 	return slices.ContainsFunc(notes, func(n Note) bool {
 		return n.Fate == Alive && slices.ContainsFunc(v.Victims, func(w Wait) bool {
 			return w.Rank.Member == n.Member && slices.ContainsFunc(n.Slots, func(s Slot) bool {
-				return s.Comm == w.Comm && (w.Rank.Comm < 0 || s.Rank == w.Rank.Comm) && s.Failure == nil && is(&w, &s)
+				same := s.Comm == w.Comm || s.Was == w.Comm // a communicator may get another id at the end of its init
+				return same && (w.Rank.Comm < 0 || s.Rank == w.Rank.Comm) && s.Failure == nil && is(&w, &s)
 			})
 		})
 	})

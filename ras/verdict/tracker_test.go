@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // TestAnswered: when a verdict no longer holds, whether its culprits have done what the ranks in its call waited for.
@@ -53,6 +55,15 @@ func TestResolved(t *testing.T) {
 		{
 			"some have, the others are gone", hang(),
 			hang().did(world, 41, allReduce, time.Millisecond, 0, 1).without(2, 3), true,
+		},
+		{
+			"all have joined, and the communicator has got its own id",
+			newJob(3).with(func(n *verdict.Note, s *verdict.Slot) {
+				act(tape.ActInit, s6, true)(n, s)
+				s.State = lifecycle.StateInitializing
+			}, 0, 1).without(2),
+			newJob(3).with(func(_ *verdict.Note, s *verdict.Slot) { s.Was, s.Comm = s.Comm, [16]byte{'w'} }, 0, 1, 2),
+			true,
 		},
 		{"they gave up", hang(), hang().with(gaveUp, 0, 1, 3), false},
 		{

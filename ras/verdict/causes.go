@@ -522,6 +522,10 @@ func (a *actor) seen() bool { return a.note.Fate != Alive || !a.note.Stale || le
 // neverSeen is the verdict on ranks of a communicator that belong to no known process: they never came, or the engine
 // reports what happened to them.
 func (w *walk) neverSeen(m *meeting) Verdict {
+	if m.key.kind == joining && m.engine == nil && m.slot.Parent.IsZero() && len(w.notes) == 1 && len(m.present) == 1 &&
+		len(m.absent) > 1 {
+		return w.alone(m)
+	}
 	var ranks []Rank
 	for _, r := range m.absent {
 		ranks = append(ranks, w.rankAt(m.slot, r))
@@ -546,6 +550,19 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 		why = say("no process is known to have called for it as these ranks")
 	}
 	v.Evidence = append(v.Evidence, attendance(m), why)
+	return v
+}
+
+// alone is the verdict on the one rank of several that has come and hears of no other: either these have not come, or
+// they meet without it. Nobody is accused, as it can't know which.
+func (w *walk) alone(m *meeting) Verdict {
+	v := m.verdict(NotJoined, Possible, nil, waits(m))
+	r := rankOf(m.present[0].actor, m.key.comm)
+	v.Text = say("%s has come to %s, and hears of none of the other %d ranks: they have not come, or can't meet it",
+		culpritsText([]Rank{r}), m.text(), len(m.absent))
+	v.Evidence = []Text{
+		attendance(m), say("ranks meet if they have the same job name, the same secret, and a network between them"),
+	}
 	return v
 }
 

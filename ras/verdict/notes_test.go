@@ -44,6 +44,17 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		{
+			"one alone is in the init, and knows no other process",
+			newJob(4).with(func(n *verdict.Note, s *verdict.Slot) {
+				act(tape.ActInit, s6, true)(n, s)
+				s.State = lifecycle.StateInitializing
+			}, 2).without(0, 1, 3),
+			[]string{
+				`not_joined (possible) rank 2 (node1, pid 1002) has come to the init of "world", and hears of none of ` +
+					`the other 3 ranks: they have not come, or can't meet it`,
+			},
+		},
+		{
 			"one has revoked the communicator, and destroyed it since",
 			newJob(3).in(world, 7, allReduce, s5, 1, s5, 0, 2).with(failed(lifecycle.CodePeerAborted, 1), 0, 2).
 				with(revoked, 1).with(aborted, 1),

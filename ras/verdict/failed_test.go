@@ -70,6 +70,10 @@ func died(n verdict.Note, ago time.Duration, cause string) verdict.Note {
 // process has ended since or goes on. If the init may have failed because of another rank, the verdict is on that rank.
 func TestInitFailed(t *testing.T) {
 	waits := func(rank, size int) verdict.Note { return initNote(string(rune('a'+rank)), initBegun(rank, size)) }
+	blames := func(events []tape.Event, peer int32) verdict.Note {
+		events[len(events)-1].Life.Peer = peer
+		return initNote(string(rune('a'+events[0].Comm.Rank)), events...)
+	}
 	const device = "invalid device"
 	invalid := initFailed(1, 2, second, lifecycle.CodeInvalidArgument, device)
 	goesOn := append(slices.Clone(invalid),
@@ -110,6 +114,15 @@ func TestInitFailed(t *testing.T) {
 			},
 			"mismatch: rank 2 (h) gave 4 as the size of 0100000000000000, and the others 3; ranks 0 and 1 wait",
 			[]string{"the init of 0100000000000000 on rank 2 failed: there are 3 ranks, not 4"},
+		},
+		"because of another size, and one only knows that another failed": {
+			[]verdict.Note{
+				blames(initFailed(0, 4, second, lifecycle.CodeMismatch, "4 and 5"), 4),
+				blames(initFailed(1, 4, second, lifecycle.CodeMismatch, "4 and 5"), 4),
+				blames(initFailed(2, 4, 2*second, lifecycle.CodeRankDead, "rank 0 left"), 0),
+				blames(initFailed(4, 5, second, lifecycle.CodeMismatch, "4 and 5"), 0),
+			},
+			"mismatch: rank 4 (h) gave 5 as the size of 0100000000000000, and the others 4; ranks 0 to 2 wait", nil,
 		},
 		"because of the same rank": {
 			[]verdict.Note{

@@ -11,7 +11,8 @@ import (
 
 // findMissing finds the ranks that a meeting waits for.
 func (g *graph) findMissing(m *meeting) {
-	m.contradicted = m.key.kind == joining && g.claimsOf(m).contradict()
+	joins := m.key.kind == joining || m.key.kind == broken && m.slot.notMade()
+	m.contradicted = joins && g.claimsOf(m).contradict()
 	if m.contradicted || m.differ || m.mismatched() {
 		return // it fails even if all come
 	}

@@ -36,7 +36,8 @@ func TestEvidenceAgrees(t *testing.T) {
 				aborted(n, s)
 				s.Left.Site = "train.go:9"
 			}, 1),
-			`rank 1 (node0, pid 1001) aborted "world" 5s ago (at train.go:9)`, `the process of rank 1 left the job 4s ago`,
+			`rank 1 (node0, pid 1001) aborted "world" 5s ago (at train.go:9)`,
+			`the process of rank 1 left the job 4s ago`,
 		},
 		"one came when the others had given up, and completed the call": {
 			newJob(3).comm("pp", 0, 1).in(world, 8, allReduce, s6, 1, s5, 0, 2).with(

@@ -50,8 +50,8 @@ func TestNotes(t *testing.T) {
 				s.State = lifecycle.StateInitializing
 			}, 2).without(0, 1, 3),
 			[]string{
-				`not_joined (possible) rank 2 (node1, pid 1002) has come to the init of "world", and hears of none of ` +
-					`the other 3 ranks: they have not come, or can't meet it`,
+				`not_joined (possible) rank 2 (node1, pid 1002) has come to the init of "world", and hears of none ` +
+					`of the other 3 ranks: they have not come, or can't meet it`,
 			},
 		},
 		{

@@ -173,7 +173,7 @@ func (n *Node) close(ctx context.Context) error {
 	n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	n.ras.stop(ctx)
 	n.leftovers.end(ctx)
-	return errors.Join(append(errs, n.observed.stop(ctx), n.tape.Close(), n.settings.sink.Close(ctx))...)
+	return errors.Join(append(errs, n.stop(ctx), n.tape.Close(), n.settings.sink.Close(ctx))...)
 }
 
 // settings is the configuration from which all parts are made: validated, and with all defaults. Log is the sink's.

@@ -77,7 +77,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	if s.unwatched() != "" {
 		return nil, nil
 	}
-	r = &JobRAS{settings: s}
+	r = &JobRAS{settings: s, blamed: map[string]string{}}
 	if s.World.Size > 1 && !process.Visible() {
 		s.Log.Warn("RAS does not see whether processes of this host have stopped, or how they ended: there is no "+
 			"/proc to tell; and shared memory between them is not used", semconv.LogSubsystem, semconv.SubsystemRAS)
@@ -99,7 +99,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 // newKeptRAS makes the part of an Agent, which speaks for the processes of a job; meetAgents makes it meet others.
 func newKeptRAS(s *settings, j *keptJob) (*JobRAS, error) {
 	self := j.agent.self
-	r := &JobRAS{settings: s, self: self, job: j}
+	r := &JobRAS{settings: s, self: self, job: j, blamed: map[string]string{}}
 	own := verdict.Note{Member: self.Name, Host: self.Host, PID: self.PID, Rank: self.Rank}
 	return r, r.open(j.conditions, func() verdict.Note { return own }, agent.Config{
 		Kept: j.keeper.Members, Local: j.note, Others: j.nccl.notes,
@@ -404,14 +404,12 @@ func (r *JobRAS) logEvent(ctx context.Context, ev *bus.Event) error {
 	if ev.Stage == bus.Changed && (!known || before == ev.Rank) {
 		level = slog.LevelInfo
 	}
-	switch {
-	case ev.Stage == bus.Opened || ev.Stage == bus.Changed:
-		if r.blamed == nil {
-			r.blamed = map[string]string{}
-		}
+	switch ev.Stage {
+	case bus.Opened, bus.Changed:
 		r.blamed[ev.Key] = ev.Rank
-	case ev.Stage == bus.Closed:
+	case bus.Closed:
 		delete(r.blamed, ev.Key)
+	default: // no condition
 	}
 	log := slog.New(r.settings.sink.Local().Handler().WithAttrs(r.settings.attrs))
 	log.Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS,

@@ -21,7 +21,7 @@ func TestChangedCulpritsAreLogged(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r := &JobRAS{settings: &settings{sink: sink}}
+	r := &JobRAS{settings: &settings{sink: sink}, blamed: map[string]string{}}
 	out.Reset()
 	for _, ev := range []bus.Event{
 		{Stage: bus.Opened, Text: "opened", Rank: "2"},

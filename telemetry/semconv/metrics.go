@@ -77,8 +77,8 @@ const (
 	// MetricRASPeers is the number of the job's processes that this one knows, itself included, by state: "alive",
 	// "suspect", "dead", "stopped" or "left" (gauge). Stable.
 	MetricRASPeers = "ccl_ras_peers"
-	// MetricRASVerdicts is the number of open verdicts, by reason, culprit and severity, "critical" or "warning" (gauge).
-	// Stable.
+	// MetricRASVerdicts is the number of open verdicts, by reason, culprit and severity, "critical" or "warning"
+	// (gauge). Stable.
 	MetricRASVerdicts      = "ccl_ras_verdicts"
 	MetricRASVerdictsTotal = "ccl_ras_verdicts_total" // verdicts reached, by reason (counter). Stable.
 	MetricRASEvents        = "ccl_ras_events_total"   // by sink, and pushed, dropped or failed (counter). Stable.
@@ -131,8 +131,8 @@ const (
 	LabelPath      = "path"       // "/readyz", "/readyz/{check}"; LabelValueOther for unknown paths. Stable.
 	LabelStatus    = "code"       // an HTTP status: "200". Stable.
 	LabelReason    = "reason"     // a verdict's ("not_entered"), a throttle's, a profiler call's ("foreign"). Stable.
-	// LabelCulprit is the rank at fault, as a rank of the job: "3", "2 and 5" for several ranks, "" if none is. It isn't
-	// called "rank": that is the label of the scrape target, the rank that reports. Stable.
+	// LabelCulprit is the rank at fault, as a rank of the job: "3", "2 and 5" for several ranks, "" if none is. It
+	// isn't called "rank": that is the label of the scrape target, the rank that reports. Stable.
 	LabelCulprit = "culprit"
 	LabelSink    = "sink"   // where events are pushed to: "webhook". Stable.
 	LabelPlugin  = "plugin" // a profiler plug-in's name. Stable.

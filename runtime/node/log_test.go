@@ -124,7 +124,7 @@ func TestOneLineForEachSpan(t *testing.T) {
 				continue
 			}
 			spans++
-			start := fmt.Sprintf("level=INFO msg=%s comm=", s.Name)
+			start := fmt.Sprintf("level=INFO msg=%s rank=0 comm=", s.Name)
 			ids := fmt.Sprintf(" trace_id=%s span_id=%s", s.TraceID, s.SpanID)
 			if found := containing(lines, start, ids); found != 1 {
 				t.Errorf("%d lines have %q and %q, want 1", found, start, ids)

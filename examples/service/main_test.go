@@ -83,7 +83,7 @@ func TestService(t *testing.T) {
 	if exporter.ended != 1 {
 		t.Errorf("the exporter was ended %d times", exporter.ended)
 	}
-	if !strings.Contains(logged.String(), "msg=ccl.comm.init comm=workers") {
+	if !strings.Contains(logged.String(), "msg=ccl.comm.init rank=0 comm=workers") {
 		t.Errorf("the log is\n%s", logged.String())
 	}
 }

@@ -12,8 +12,8 @@
 //	DEBUG  acts that started, their phases, and postponed calls
 //
 // A call that is refused repeatedly is logged the 1st, 2nd, 4th, 8th time and so on, with the number of refusals: a
-// loop writes only a few lines, which cover at least half of its calls. So are leaks of communicators that one line of
-// the program made.
+// loop writes only a few lines, which cover at least half of its calls. So are the leaks of a rank's communicators that
+// one line of the program made.
 //
 // An error that a call returned is no warning, as its caller handles or reports it. NCCL's callers get a number: for
 // them a refused call is one (Config.RefusedLevel).

@@ -54,7 +54,14 @@ type Config struct {
 type Log struct {
 	cfg           Config
 	versionLogged bool
-	leaks         map[lifecycle.Site]uint64 // by where the communicators were made; the keys have no time and goroutine
+	leaks         map[leak]uint64
+}
+
+// leak is what leaks of communicators in a loop have in common: the rank, and the line of the program that made them.
+type leak struct {
+	rank int
+	file string
+	line int
 }
 
 // New makes a Log.
@@ -65,7 +72,7 @@ func New(cfg Config) (*Log, error) {
 	case cfg.Wall == nil:
 		return nil, errors.New("eventlog: Config.Wall is nil; give it the tape's Header.Wall")
 	}
-	return &Log{cfg: cfg, leaks: map[lifecycle.Site]uint64{}}, nil
+	return &Log{cfg: cfg, leaks: map[leak]uint64{}}, nil
 }
 
 // Observe takes the next step of the model. It reads s only during the call. A step without a line costs nanoseconds.
@@ -107,9 +114,9 @@ func (l *Log) Observe(s *model.Step) {
 		}
 		n, _ := r.Refused()
 		if r.Code == lifecycle.CodeLeaked {
-			at := lifecycle.Site{Func: r.Site.Func, File: r.Site.File, Line: r.Site.Line}
-			l.leaks[at]++
-			if n = l.leaks[at]; n&(n-1) != 0 {
+			of := leak{s.Info().Rank, r.Site.File, r.Site.Line}
+			l.leaks[of]++
+			if n = l.leaks[of]; n&(n-1) != 0 {
 				return
 			}
 		}

@@ -338,6 +338,7 @@ func (c *core) meet(
 	defer cancel()
 	ranks, failed := meet.Introduce(meeting, at, rank, size, &mine)
 	if err = cmp.Or(err, explain(failed)); err != nil {
+		err = cmp.Or(transport.LossOf(ctx), err)
 		if port != nil {
 			port.GiveUp(transport.NoticeOf(err, rank))
 		}

@@ -2,7 +2,6 @@ package ccl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -206,11 +205,7 @@ func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 	}
 	ctx, release := c.whileConnected(ctx)
 	defer release()
-	err = child.meet(ctx, d.init, c.rt.point.Dial(id), d.rank, d.size, nil)
-	if lost, ok := errors.AsType[*PeerError](context.Cause(ctx)); ok && err != nil {
-		return lost
-	}
-	return err
+	return child.meet(ctx, d.init, c.rt.point.Dial(id), d.rank, d.size, nil)
 }
 
 // whileConnected returns ctx, ended when the communicator loses a rank, with that loss as its cause: a meeting does not

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -76,6 +77,15 @@ func NoticeOf(err error, self int) Notice {
 		n.Code = lifecycle.CodeInternal
 	}
 	return n
+}
+
+// LossOf returns the loss of a rank with which the caller ended ctx, a *lifecycle.PeerError; nil if it did not. A rank
+// that gives up for this reason returns the loss, and tells the others of it, rather than of a wait that ended.
+func LossOf(ctx context.Context) error {
+	if lost, ok := errors.AsType[*lifecycle.PeerError](context.Cause(ctx)); ok {
+		return lost
+	}
+	return nil
 }
 
 // NoticeError is the error of a connection whose peer sent a Notice, or closed its end.

@@ -222,6 +222,32 @@ func TestAllAreToldOfARankThatGivesUp(t *testing.T) {
 	}
 }
 
+// A rank whose context ended because a rank was lost elsewhere tells the others of that loss, not of itself.
+func TestAllAreToldOfALossElsewhere(t *testing.T) {
+	lost := &lifecycle.PeerError{Code: lifecycle.CodeRankDead, Rank: 2, Detail: "its process ended"}
+	for name, config := range configs() {
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, config)
+			ports, cards := prepare(t, f, f)
+			ctx, lose := context.WithCancelCause(t.Context())
+			lose(lost)
+			if _, err := ports[0].Connect(ctx, lifecycle.CommID{}, 0, cards); !errors.Is(err, lost) {
+				t.Errorf("rank 0: %v", err)
+			}
+			l, err := ports[1].Connect(t.Context(), lifecycle.CommID{}, 1, cards)
+			if err == nil { // rank 0 had confirmed that it is connected
+				_, err = l.FirstLost()
+				l.Close()
+			}
+			var told *transport.NoticeError
+			if !errors.As(err, &told) || told.Peer != 0 || told.Culprit() != lost.Rank ||
+				told.Notice.Code != lost.Code || told.Notice.Detail != lost.Detail {
+				t.Errorf("rank 1: %v", err)
+			}
+		})
+	}
+}
+
 func TestConnectRefuses(t *testing.T) {
 	f := newFabric(t, fabric.Config{})
 	other, err := f.Prepare(lifecycle.CommID{9}, secret(), 2, false)

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ const (
 // Connect connects the rank to all others, whose cards are given by rank, including its own. It blocks until every rank
 // has every connection, a rank gives up or ends, or ctx ends. If it fails here, all others are told. It consumes the
 // Port. The errors are *transport.NoticeError, from a rank that gave up, *lifecycle.PeerError, which names the rank
-// that could not be reached, and *lifecycle.SystemError.
+// that could not be reached, and *lifecycle.SystemError. If the loss of a rank ended ctx, the error is that loss.
 //
 // A card is a promise: until its rank is connected, the rank's gate is open, its inbox exists and its process lives, or
 // the rank is gone. So a rank that dials gets an answer at once, and one that waits holds something that ends together
@@ -84,6 +85,7 @@ const (
 func (p *Port) Connect(ctx context.Context, comm lifecycle.CommID, rank int, encoded [][]byte) (*Links, error) {
 	l := &Links{f: p.f, comm: comm, rank: rank, conns: make([]transport.Conn, len(encoded))}
 	if err := p.connect(ctx, l, encoded); err != nil {
+		err = cmp.Or(transport.LossOf(ctx), err)
 		why := transport.NoticeOf(err, rank)
 		l.Notify(why)
 		l.Close()

@@ -356,38 +356,43 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*
 	}
 	for _, c := range changes {
 		id := c.Verdict.ID
-		since := m.since[id]
+		last := m.lastTold[id]
 		delete(was, id)
 		switch c.Kind {
 		case verdict.Opened:
-			m.since[id], since = now, now
+			last.since = now
 			m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return p.verdict.ID == id })
 		case verdict.Withdrawn:
-			c.Verdict = c.Verdict.After(old)
-			if c.Unresolved = !resolved(&c.Verdict); c.Unresolved {
-				m.past = append(m.past[max(0, len(m.past)+1-mostPast):], withdrawn{c.Verdict, now})
+			v := c.Verdict.After(old)
+			if c.Unresolved = !resolved(&v); c.Unresolved {
+				m.past = append(m.past[max(0, len(m.past)+1-mostPast):], withdrawn{v, now})
 			}
-			delete(m.since, id)
-			delete(m.held, id)
-			if r := c.Verdict.Reason; r == verdict.RankDead || r == verdict.RankUnreachable {
-				for _, r := range c.Verdict.Culprits {
+			if v.Reason == verdict.RankDead || v.Reason == verdict.RankUnreachable {
+				for _, r := range v.Culprits {
 					m.release(r.Member)
 				}
 			}
+			// As it was told last: in the last look, its ranks may have been ending already.
+			c.Verdict = last.verdict.After(now.Sub(last.at))
+			delete(m.lastTold, id)
+			delete(m.held, id)
 		case verdict.Changed:
+		}
+		if c.Kind != verdict.Withdrawn {
+			m.lastTold[id] = told{last.since, c.Verdict, now}
 		}
 		if to == toAllAgain && c.Kind == verdict.Withdrawn {
 			// A new coordinator ends the last one's verdicts. Its own receivers end only those that they know of.
-			m.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: c.Verdict}, since, true})
+			m.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: c.Verdict}, last.since, true})
 		}
-		m.add(Tell{c, since, to >= toAll || to == ofWithdrawals && c.Kind == verdict.Withdrawn})
+		m.add(Tell{c, last.since, to >= toAll || to == ofWithdrawals && c.Kind == verdict.Withdrawn})
 	}
 	if to != toAllAgain {
 		return
 	}
 	for _, v := range m.tracker.Open() {
 		if was[v.ID] {
-			m.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: v}, m.since[v.ID], true})
+			m.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: v}, m.lastTold[v.ID].since, true})
 		}
 	}
 }

@@ -32,12 +32,12 @@ type Machine struct {
 	heals   time.Time          // until then connections may still wait because of an outage or a stop that is over
 
 	// Open verdicts.
-	tracker verdict.Tracker
-	current time.Time            // when the ages in tracker were right
-	since   map[string]time.Time // by ID: when this process learnt of it
-	held    map[string]time.Time // by ID: when it was last known to hold
-	past    []withdrawn          // lately, unresolved
-	turn    uint64
+	tracker  verdict.Tracker
+	current  time.Time            // when the ages in tracker were right
+	lastTold map[string]told      // the open verdicts, by ID
+	held     map[string]time.Time // by ID: when it was last known to hold
+	past     []withdrawn          // lately, unresolved
+	turn     uint64
 
 	// Reports to the coordinator, while that is another process.
 	trouble    bool
@@ -55,6 +55,13 @@ type Machine struct {
 	endedBefore []string
 
 	out []Effect // of the current step
+}
+
+// told is an open verdict as it was last told of.
+type told struct {
+	since   time.Time // when this process learnt of it
+	verdict verdict.Verdict
+	at      time.Time
 }
 
 // withdrawn is a verdict that was withdrawn and is not known to be resolved.
@@ -177,7 +184,7 @@ type (
 // NewMachine makes the machine of a process that knows no other one yet.
 func NewMachine(self mesh.Member) *Machine {
 	m := &Machine{
-		self: self, members: map[string]*member{}, since: map[string]time.Time{},
+		self: self, members: map[string]*member{}, lastTold: map[string]told{},
 		held: map[string]time.Time{}, turns: map[string]uint64{},
 	}
 	m.members[self.Name] = &member{status: mesh.Status{Member: self}}
@@ -444,7 +451,7 @@ func (m *Machine) absent() []verdict.Note {
 func (m *Machine) Open() []verdict.Verdict { return m.tracker.Open() }
 
 // Since is when this process learnt of an open verdict.
-func (m *Machine) Since(id string) time.Time { return m.since[id] }
+func (m *Machine) Since(id string) time.Time { return m.lastTold[id].since }
 
 // Leader is the member that coordinates, as far as this process knows; empty if none does.
 func (m *Machine) Leader() string { return m.leader }

@@ -461,3 +461,32 @@ func TestAgeOfAKeptVerdict(t *testing.T) {
 		}
 	}
 }
+
+// TestWithdrawnAsTold: a verdict that is withdrawn is told as it was told last, with its age, and not as it was at the
+// moment before, when its ranks were ending.
+func TestWithdrawnAsTold(t *testing.T) {
+	members := make([]mesh.Status, 2)
+	for r := range members {
+		members[r] = mesh.Status{Since: dawn, Member: mesh.Member{Name: fmt.Sprint("p", r), Rank: r, JobSize: 2}}
+	}
+	m := NewMachine(members[1].Member)
+	m.Step(dawn, Membership{members})
+	v := verdict.Verdict{
+		ID: "v", Reason: verdict.NotEntered, Age: verdict.Age(time.Second), Name: "told",
+		Culprits: []verdict.Rank{{Job: 0, Member: "p0"}},
+	}
+	ending := v
+	ending.Name = "ending"
+	var withdrawn verdict.Verdict
+	for at, open := range [][]verdict.Verdict{{v}, {ending}, {}} {
+		b := Broadcast{Turn: uint64(at) + 1, Open: open}
+		for _, e := range m.Step(dawn.Add(time.Duration(at)*time.Second), Heard{From: "p0", Broadcast: b}) {
+			if tell, ok := e.(Tell); ok && tell.Change.Kind == verdict.Withdrawn {
+				withdrawn = tell.Change.Verdict
+			}
+		}
+	}
+	if withdrawn.Name != "told" || withdrawn.Age != v.After(2*time.Second).Age {
+		t.Errorf("withdrawn: %+v", withdrawn)
+	}
+}

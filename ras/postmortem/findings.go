@@ -134,14 +134,19 @@ func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 	if r.frozen(at) {
 		return nil
 	}
+	verdicts, _ := verdict.Diagnose(r.notesOfAll(at))
+	return verdicts
+}
+
+// notesOfAll are the notes of all processes that are known at a time.
+func (r *Report) notesOfAll(at time.Time) []verdict.Note {
 	notes := r.notes(at)
 	for i := range r.untaped {
 		if n, over := r.untaped[i].note(at, r.size); over {
 			notes = append(notes, n)
 		}
 	}
-	verdicts, _ := verdict.Diagnose(notes)
-	return verdicts
+	return notes
 }
 
 // notes are those of the processes with tapes at a time.

@@ -351,44 +351,33 @@ func (p *process) failedAct() *model.Act {
 // longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
 const longTime = 2 * time.Second
 
-// tooShort is the clause about the call that had waited longest, at a time at which no rank was found to hold it up;
-// empty if no call had waited for longTime.
+// tooShort is the clause about what ranks had waited for, at a time at which no call had stalled; empty if none had
+// waited for longTime.
 func (r *Report) tooShort(at time.Time) string {
-	var slots []verdict.Slot
-	for _, n := range r.notes(at) {
-		if n.Fate == verdict.Alive {
-			slots = append(slots, n.Slots...)
-		}
-	}
-	waiting := slices.DeleteFunc(slices.Clone(slots), func(s verdict.Slot) bool {
-		return s.InFlight == 0 || s.Age < longTime
-	})
-	if len(waiting) == 0 {
-		return ""
-	}
-	longest := slices.MaxFunc(waiting, func(a, b verdict.Slot) int { return cmp.Compare(a.Age, b.Age) })
-	wait := longest.Wait
-	if wait < 0 && longest.Op.Call.IsCollective() { // NCCL doesn't say which rank it waits for
-		for i := range slots {
-			if s := &slots[i]; s.Comm == longest.Comm && s.InFlight == 0 && s.Begun < longest.Seq {
-				wait = s.Rank
+	notes := r.notesOfAll(at)
+	var longest *verdict.Slot
+	for i := range notes {
+		slots := notes[i].Slots
+		for j := range slots {
+			s := &slots[j]
+			if notes[i].Fate != verdict.Alive || s.InFlight == 0 || s.Age < longTime {
+				continue
+			}
+			if s.Stalled = true; longest == nil || s.Age > longest.Age {
+				longest = s
 			}
 		}
 	}
-	call := fmt.Sprintf("%s on %s", numbered(longest.Op.Call.String(), longest.Seq),
-		commName(longest.Name, longest.Comm))
-	if wait < 0 {
-		return fmt.Sprintf(", while %s had gone on for %s; it is not known what it waited for.",
-			call, span(int64(longest.Age)))
+	if longest == nil {
+		return ""
 	}
-	rank := fmt.Sprintf("rank %d of it", wait)
-	for i := range slots {
-		if s := &slots[i]; s.Comm == longest.Comm && s.Rank == wait && s.Job >= 0 {
-			rank = fmt.Sprintf("rank %d", s.Job)
-		}
+	verdicts, _ := verdict.Diagnose(notes)
+	if i := slices.IndexFunc(verdicts, func(v verdict.Verdict) bool { return hangs(&v) }); i >= 0 {
+		return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s.", verdicts[i].Text)
 	}
-	return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s had waited for %s for %s.",
-		call, rank, span(int64(longest.Age)))
+	return fmt.Sprintf(", while %s on %s had gone on for %s; it is not known what it waited for.",
+		numbered(longest.Op.Call.String(), longest.Seq), commName(longest.Name, longest.Comm),
+		span(int64(longest.Age)))
 }
 
 // unnoticed is the ending of a job of which n processes ended without closing their tapes, and no other rank waited.

@@ -177,10 +177,15 @@ func (r *Report) canceled(told *process, at moment) Ending {
 	case found(func(f Finding) bool { return f.Reason != verdict.Unknown }): // perhaps a mistake, but no hang
 	case len(r.Findings) > 0:
 		how = cmp.Or(r.tooShort(at.at), how)
-	case r.partial():
-		how = cmp.Or(r.tooShort(at.at), ", while all was well as far as the tapes show.")
 	default:
-		how = cmp.Or(r.tooShort(at.at), ", while all was well.")
+		well := ", while all was well"
+		if len(r.Mistakes) > 0 {
+			well = ", while nothing but the mistakes below had gone wrong"
+		}
+		if r.partial() {
+			well += " as far as the tapes show"
+		}
+		how = cmp.Or(r.tooShort(at.at), well+".")
 	}
 	return Ending{How: "ended", Time: told.at(told.end.signaled), Text: told.fromOutside() + how}
 }

@@ -50,6 +50,7 @@ type Comm struct {
 
 	wait      int32 // the rank that the running operation waits for; -1 for none
 	waitSince int64
+	waiting   int64     // the start of that operation
 	windows   [2]window // sums of waits: the current window and the one before
 }
 
@@ -273,7 +274,7 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 		c.changed, s.Op.unread = true, false
 		s.Op.follow(r)
 		if r.Stage == tape.StageWait {
-			c.waitFor(r.Wait, r.Time)
+			c.waitFor(s.Op, r.Wait, r.Time)
 		}
 	case tape.StageEnd:
 		if i >= 0 {

@@ -360,13 +360,21 @@ func TestWaits(t *testing.T) {
 	if diff := cmp.Diff(want, waits); diff != "" || over != 1000*ms {
 		t.Errorf("over %v (-want +got):\n%s", time.Duration(over), diff)
 	}
+	// An operation that waits for a rank a second time is one all the same.
+	p.op(at, tape.StageWait, 9, at-101, 1)
+	at += 100
+	p.op(at, tape.StageWait, 9, at-201, -1)
+	want[1].Time += 100 * ms
+	if waits, _ = p.Comm(1).Waits(at * ms); !cmp.Equal(want, waits) {
+		t.Errorf("waited twice: %+v, want %+v", waits, want)
+	}
 	// Only a part of a long wait counts, but its whole time is known, too.
 	p.op(at, tape.StageWait, 11, at, 1)
 	at += 3000
 	p.op(at, tape.StageWait, 11, at-3000, -1)
 	waits, over = p.Comm(1).Waits(at * ms)
-	want[1] = model.Wait{Rank: 1, Time: 1500 * ms, Ops: 6, Long: 1, LongTime: 3000 * ms}
-	if diff := cmp.Diff(want, waits); diff != "" || over != 4000*ms || waits[1].Whole() != 3500*ms {
+	want[1] = model.Wait{Rank: 1, Time: 1600 * ms, Ops: 6, Long: 1, LongTime: 3000 * ms}
+	if diff := cmp.Diff(want, waits); diff != "" || over != 4100*ms || waits[1].Whole() != 3600*ms {
 		t.Errorf("over %v (-want +got):\n%s", time.Duration(over), diff)
 	}
 	// A window that begins with a long wait includes only the part that counts.

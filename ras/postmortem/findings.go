@@ -215,6 +215,9 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		}
 	case p.end.left > 0 && p.end.left <= now:
 		n.Fate, n.FateAge = verdict.Departed, time.Duration(now-p.end.left)
+		if n.Failed {
+			n.Cause = p.end.how + " afterwards"
+		}
 	case p.end.stopped > wrote && p.end.stopped <= now:
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.end.stopped), "as an agent noted"
 	case p.wasStopped() && now < p.header.Resumed && now-paused > int64(pauseTime):

@@ -448,12 +448,13 @@ func (m *meeting) leftLike(a *actor) (n int) {
 	return n
 }
 
-// leftInOrder reports whether a rank ended the communicator in order, and how long ago. For collectives, whose number
-// is known, it is enough that the process ended in order between two of them: that aborts the remaining communicators.
+// leftInOrder reports whether a rank ended the communicator in order, and how long ago: neither that had failed nor did
+// the process exit with a failure. For collectives, whose number is known, it is enough that the process ended in order
+// between two of them: that aborts the remaining communicators.
 func (p *participant) leftInOrder(kind meetingKind) (ago time.Duration, inOrder bool) {
 	s, n := p.slot, p.actor.note
 	switch {
-	case s.Failure.unintended(), n.LeftFailing():
+	case s.Failure.unintended(), n.Failed:
 		return 0, false
 	case s.Left != nil && s.Left.Act != abort:
 		return s.Left.Age, true

@@ -161,7 +161,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		case counted:
 			v.Text.add(", and %s not %s", have, m.entered(v.Culprits))
 		default:
-			v.Text.add(", and never entered %s", m.text())
+			v.Text.add(", and never %s", m.entered(v.Culprits))
 		}
 		if first.left.Text != "" {
 			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", first.left.Text))
@@ -366,7 +366,7 @@ func (m *meeting) entered(ranks []Rank) Text {
 	l := lack{sends: r.Comm == m.key.from, number: m.key.seq}
 	if p := m.at(r.Comm); m.slot.inCountedMessages() && p != nil && len(ranks) == 1 {
 		l = p.slot.lacks(m.slot)
-	} else if m.key.kind != message {
+	} else if m.key.kind != message || r.Comm != m.key.from && r.Comm != m.key.to {
 		l.number = 0
 	}
 	other := rankOf(m.present[0].actor, m.key.comm)

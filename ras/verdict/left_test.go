@@ -41,3 +41,28 @@ func TestDestroyedInCall(t *testing.T) {
 		t.Errorf("got %v, want %s", verdicts, want)
 	}
 }
+
+// TestDestroyedBeforeMessage: rank 1 destroys pp without the message that rank 0 waits for.
+func TestDestroyedBeforeMessage(t *testing.T) {
+	slot := func(rank int) Slot {
+		return Slot{
+			Name: "pp", Rank: rank, Size: 2, Root: 1, Job: rank, State: lifecycle.StateReady, Wait: -1, Seq: 5,
+			Comm: lifecycle.CommID{1},
+		}
+	}
+	waits, left := slot(0), slot(1)
+	waits.Op = tape.Signature{Call: lifecycle.CallRecv, Peer: 1, Bytes: 64}
+	waits.InFlight, waits.Stalled, waits.Age, waits.Wait = 1, true, 6*time.Second, 1
+	left.State, left.Left = lifecycle.StateDestroyed, &Left{Act: tape.ActDestroy, Age: 7 * time.Second}
+	left.Op, left.Seq, left.Age = tape.Signature{Call: lifecycle.CallRecv, Peer: 0, Bytes: 64}, 4, 8*time.Second
+	var notes []Note
+	for r, s := range []Slot{waits, left} {
+		notes = append(notes, Note{
+			Member: fmt.Sprint("p", r), Host: "a", PID: r + 1, Rank: r, JobSize: 2, Slots: []Slot{s},
+		})
+	}
+	const want = `rank 1 (a, pid 2) destroyed "pp" 7s ago, and never sent message 5 to rank 0 on "pp"`
+	if verdicts, _ := Diagnose(notes); len(verdicts) != 1 || !strings.HasPrefix(verdicts[0].Text.String(), want) {
+		t.Errorf("got %v, want %s", verdicts, want)
+	}
+}

@@ -164,7 +164,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 			v.Text.add(", and never %s", m.entered(v.Culprits))
 		}
 		if first.left.Text != "" {
-			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", first.left.Text))
+			v.Evidence = append(v.Evidence, say("the cause of that: %s", first.left.Text))
 		}
 	case v.Reason == UnfinishedGroup:
 		group := first.actor.openGroup(m)

@@ -353,7 +353,7 @@ func (c *core) reclaim(how string, cause error, excused bool) (usable bool) {
 			c.rt.cfg.Log.Warn("communicator leaked", "comm", i.Name, "comm_id", i.ID.Short(), "comm_rank", i.Rank,
 				"made_by", i.Site.String(), "how", "and "+how)
 		}
-		cause = errors.New("it was leaked")
+		cause = fmt.Errorf("it was leaked: %s", how)
 	}
 	_ = c.end(context.Background(), ending{call: lifecycle.CallAbort, cause: cause, tolerant: true})
 	return usable

@@ -36,6 +36,10 @@ type ending struct {
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
 	signaled int64
 	signal   string // "SIGTERM", or why if there was no signal
+	// forwarded is when the launcher last passed on a signal that the process did not outlive for long, and forward
+	// that signal; 0: never.
+	forwarded int64
+	forward   unix.Signal
 }
 
 // lastSeen is the last time at which the process wrote to its tape, or was seen to run.
@@ -141,6 +145,8 @@ func (r *Report) endings(procs []*process, ledgers []ledger) {
 			case e.PID == 0 && e.Ended != "":
 				r.launcherEnds(e, l.dir, procs, failed)
 				failed = nil
+			case e.PID == 0 && e.Forwarded != "":
+				forwards(e, l.dir, procs)
 			case e.PID == 0 || e.Stays != nil:
 			case e.Program:
 				r.programEnded(e, l.dir, procs)
@@ -236,6 +242,27 @@ func (r *Report) launcherEnds(e *osprocess.Entry, dir string, procs []*process, 
 			p.end.signaled, p.end.signal = e.Mono, e.Ended
 		}
 	}
+}
+
+// forwards takes an entry that a launcher passed a signal on to the processes with tapes in dir.
+func forwards(e *osprocess.Entry, dir string, procs []*process) {
+	for _, p := range procs {
+		after := p.end.at - e.Mono
+		if filepath.Dir(p.path) == dir && p.header.KernelBoot.String() == e.Boot &&
+			after >= 0 && after <= int64(verdict.SweepTime) {
+			p.end.forwarded, p.end.forward = e.Mono, unix.SignalNum(e.Forwarded)
+		}
+	}
+}
+
+// endedBy is the signal that ended the process; 0 if none did. A program may handle a signal and exit with a failure:
+// the runtime of Go does at SIGQUIT. It did not if a communicator failed in between.
+func (p *process) endedBy() unix.Signal {
+	failed := func(m *member) bool { return m.Failure != nil && m.Failure.Time >= p.end.forwarded }
+	if p.end.exit.Code != 0 && !slices.ContainsFunc(p.members, failed) {
+		return p.end.forward
+	}
+	return p.end.exit.Signal
 }
 
 // seeRunning takes an entry that the process runs, or is stopped, in a job that hangs.

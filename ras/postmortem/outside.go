@@ -60,9 +60,15 @@ func (r *Report) sweep() {
 	}
 }
 
-// asked reports whether a signal is one by which people, launchers and schedulers end processes.
+// asked reports whether a signal is one by which others end a process, such as people, launchers and schedulers: any
+// but those that a program gets for what it does itself.
 func asked(signal unix.Signal) bool {
-	return signal == unix.SIGKILL || signal == unix.SIGTERM || signal == unix.SIGINT || signal == unix.SIGHUP
+	switch signal {
+	case 0, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGPIPE,
+		unix.SIGALRM, unix.SIGXCPU, unix.SIGXFSZ:
+		return false
+	}
+	return true
 }
 
 // terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of the processes
@@ -93,8 +99,8 @@ const leastKilled = 3
 
 // killed finds out whether the job was killed from outside without its launcher. Then all processes that were left
 // ended in one sweep. The first and most others (or leastKilled in all) ended by the same signal, one that a person or
-// a scheduler sends, none ended by another signal, and no launcher ended them because of a failure. All then count as
-// told to end when the first one ended. A process that had left in order by then, or whose end the launcher noted and
+// a scheduler sends or that the launcher passed on, none ended by another signal, and no launcher ended them because of a failure. All then count as
+// told to end when the first one ended, or when the launcher got the signal. A process that had left in order by then, or whose end the launcher noted and
 // let the job go on, is none of them.
 func (r *Report) killed() {
 	var ended []*process
@@ -112,14 +118,14 @@ func (r *Report) killed() {
 		}
 	}
 	ended = slices.Concat(sweeps...)
-	first := slices.IndexFunc(ended, func(p *process) bool { return p.end.exit.Signal != 0 })
+	first := slices.IndexFunc(ended, func(p *process) bool { return p.endedBy() != 0 })
 	if first < 0 || !survived(ended[:first]) {
 		return
 	}
 	ended = ended[first:]
-	by, killed := ended[0].end.exit.Signal, 0
+	by, killed := ended[0].endedBy(), 0
 	for _, p := range ended {
-		switch p.end.exit.Signal {
+		switch p.endedBy() {
 		case 0:
 		case by:
 			killed++
@@ -131,6 +137,9 @@ func (r *Report) killed() {
 		return
 	}
 	at := ended[0].at(ended[0].end.at)
+	if e := &ended[0].end; e.forward == by {
+		at = ended[0].at(e.forwarded)
+	}
 	for _, p := range ended {
 		p.end.signaled, p.end.signal = p.mono(at), unix.SignalName(by)
 	}

@@ -44,7 +44,7 @@ import (
 //	TIME PROC exits CODE | SIGNAL | ? [found | followed]
 //	                                              its launcher sees that, and notes it in the ledger; or an agent
 //	                                              does, which found it dead, or followed its tape to the end
-//	ledger TIME HOST failed | output | SIGNAL | RANK PID CODE [BEGAN] | program BEGAN PID CODE
+//	ledger TIME HOST failed | output | SIGNAL | forwarded SIGNAL | RANK PID CODE [BEGAN] | program BEGAN PID CODE
 //	                                              its launcher ends the job for a rank that failed, or as nobody reads
 //	                                              its output, gets a signal, or sees the end of a process without a
 //	                                              tape; or carillon attach sees that of its program, which began at a
@@ -193,6 +193,8 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	case w[0] == "program":
 		e.Rank, e.Program, e.Began = -1, true, int64(duration(w[1])+on.clock)
 		e.PID, e.Exit = int(natural(w[2])), process.Exit{Known: true, Code: int(natural(w[3]))}
+	case w[0] == "forwarded":
+		e.Rank, e.Forwarded = -1, w[1]
 	case strings.HasPrefix(w[0], "SIG"):
 		e.Ended = w[0]
 	default:

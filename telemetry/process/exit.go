@@ -45,7 +45,7 @@ func (e Exit) Failed() bool { return e.Signal != 0 || e.Code != 0 }
 
 // Told tells whether it was ended by a signal with which people, launchers and schedulers ask a program to end.
 func (e Exit) Told() bool {
-	return e.Signal == unix.SIGTERM || e.Signal == unix.SIGINT || e.Signal == unix.SIGHUP
+	return e.Signal == unix.SIGTERM || e.Signal == unix.SIGINT || e.Signal == unix.SIGHUP || e.Signal == unix.SIGQUIT
 }
 
 // Killed tells whether it was ended by the signal that no program can handle.

@@ -56,6 +56,8 @@ type Entry struct {
 	// Ended is why the launcher ends the job: the name of a signal that the launcher got, EndedByFailure, or a text
 	// that follows "because". It is empty in an entry about a process.
 	Ended string `json:"ended,omitempty"`
+	// Forwarded is the name of a signal that the launcher got and passed on to all ranks, which may end them or not.
+	Forwarded string `json:"forwarded,omitempty"`
 
 	// Running is an agent's entry about the job: a verdict was open, and these processes of the host were running.
 	Running []int `json:"running,omitempty"`

@@ -45,6 +45,26 @@ func TestLedgerWaitsForItsFolder(t *testing.T) {
 	}
 }
 
+// TestForwardedSignalIsNoted: a signal that the launcher only passes on is in the ledger, as it may end the ranks.
+func TestForwardedSignalIsNoted(t *testing.T) {
+	tapes := t.TempDir()
+	j := begin(t, "ledger", Config{Ranks: 2, Grace: time.Hour, Name: "told", TapeDir: tapes, TapesAt: tapes})
+	j.ready(2)
+	j.signals <- syscall.SIGUSR2
+	j.signals <- syscall.SIGINT
+	j.end()
+	entries, err := process.ReadLedger(filepath.Join(tapes, "told", process.Ledger))
+	var noted []string
+	for _, e := range entries {
+		if e.PID == 0 && e.Forwarded+e.Ended != "" {
+			noted = append(noted, e.Forwarded+e.Ended)
+		}
+	}
+	if want := []string{"SIGUSR2", "SIGINT"}; err != nil || !slices.Equal(noted, want) {
+		t.Errorf("the ledger has %q, want %q (%v)", noted, want, err)
+	}
+}
+
 // TestEndIsNotedBeforeTheRanksKnow: a rank that is told to end by its launcher, and whatever comes of that, finds the
 // reason in the ledger.
 func TestEndIsNotedBeforeTheRanksKnow(t *testing.T) {

@@ -203,6 +203,7 @@ func (s *supervisor) signalled(sig os.Signal) {
 	case unix.SIGPIPE:
 		// The console receives the error of the write.
 	default:
+		s.ledger.note(process.Entry{Rank: -1, Forwarded: unix.SignalName(num)})
 		for _, r := range s.ranks {
 			if r.ended == nil {
 				r.signal(num)

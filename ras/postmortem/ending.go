@@ -31,6 +31,8 @@ type ending struct {
 	// launched tells that its launcher keeps a ledger and noted the end there. Such a launcher notes, too, if it ends
 	// the job because a rank has failed.
 	launched bool
+	// kept tells that such a launcher had begun a run before the process began, also if it noted no end of this one.
+	kept bool
 	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
 	failed int64
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
@@ -137,6 +139,10 @@ func ends(procs []*process, ledgers []ledger) {
 func (r *Report) endings(procs []*process, ledgers []ledger) {
 	for _, l := range ledgers {
 		r.findUntaped(&l, procs)
+		for _, p := range procs {
+			p.end.kept = p.end.kept || filepath.Dir(p.path) == l.dir &&
+				osprocess.RunBegan(l.entries, p.header.KernelBoot.String(), p.first) > 0
+		}
 		var failed *osprocess.Entry // the last process that failed without a tape
 		for i := range l.entries {
 			e := &l.entries[i]
@@ -255,9 +261,21 @@ func forwards(e *osprocess.Entry, dir string, procs []*process) {
 	}
 }
 
+// orphaned tells whether the process's launcher did not live to note how it ended. Such a process was killed with its
+// launcher, whose ranks don't outlive it, soon after its last sign of life: it gave two or more in each
+// verdict.SweepTime.
+func (p *process) orphaned() bool {
+	state := p.state()
+	return p.end.kept && !p.end.exit.Known && (state == StateDied || state == StateUnknown) && p.header.Seen > 0 &&
+		p.header.SlowAfter/2 <= verdict.SweepTime
+}
+
 // endedBy is the signal that ended the process; 0 if none did. A program may handle a signal and exit with a failure:
 // the runtime of Go does at SIGQUIT. It did not if a communicator failed in between.
 func (p *process) endedBy() unix.Signal {
+	if p.orphaned() {
+		return unix.SIGKILL
+	}
 	failed := func(m *member) bool { return m.Failure != nil && m.Failure.Time >= p.end.forwarded }
 	if p.end.exit.Code != 0 && !slices.ContainsFunc(p.members, failed) {
 		return p.end.forward

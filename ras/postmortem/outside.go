@@ -99,19 +99,21 @@ const leastKilled = 3
 
 // killed finds out whether the job was killed from outside without its launcher. Then all processes that were left
 // ended in one sweep. The first and most others (or leastKilled in all) ended by the same signal, one that a person or
-// a scheduler sends or that the launcher passed on, none ended by another signal, and no launcher ended them because of a failure. All then count as
-// told to end when the first one ended, or when the launcher got the signal. A process that had left in order by then, or whose end the launcher noted and
-// let the job go on, is none of them.
+// a scheduler sends, or that the launcher passed on; none ended by another signal, and no launcher ended them because
+// of a failure. All then count as told to end when the first one ended, or when the launcher got the signal. A process
+// that had left in order by then, or whose end the launcher noted and let the job go on, is none of them.
+//
+// A launcher that is killed with the job doesn't note all ends. It must have noted one of those by the signal.
 func (r *Report) killed() {
-	var ended []*process
 	for _, p := range r.procs {
 		e := &p.end
-		if e.at == 0 || !e.exit.Known || e.failed > 0 || e.signaled > 0 {
+		told := e.exit.Known || p.orphaned() || e.kept && p.state() == StateClosed
+		if !told || e.failed > 0 || e.signaled > 0 {
 			return
 		}
-		ended = append(ended, p)
 	}
-	sweeps := r.sweeps(ended, func(p *process) time.Time { return p.at(p.end.at) })
+	ended := slices.Clone(r.procs)
+	sweeps := r.sweeps(ended, r.endedAt)
 	for ; len(sweeps) > 1; sweeps = sweeps[1:] {
 		if !survived(sweeps[0]) {
 			return
@@ -133,16 +135,32 @@ func (r *Report) killed() {
 			return
 		}
 	}
-	if !asked(by) || killed < 2 || killed < leastKilled && 2*killed <= len(ended) {
+	noted := slices.ContainsFunc(ended, func(p *process) bool { return p.end.exit.Known && p.endedBy() == by })
+	if !asked(by) || !noted || killed < 2 || killed < leastKilled && 2*killed <= len(ended) {
 		return
 	}
-	at := ended[0].at(ended[0].end.at)
+	at := r.endedAt(ended[0])
 	if e := &ended[0].end; e.forward == by {
 		at = ended[0].at(e.forwarded)
 	}
 	for _, p := range ended {
 		p.end.signaled, p.end.signal = p.mono(at), unix.SignalName(by)
 	}
+}
+
+// endedAt is when a process ended, as far as is known. One that is orphaned ended after its last sign of life, and
+// after the ends that its launcher noted.
+func (r *Report) endedAt(p *process) time.Time {
+	if p.end.at > 0 && (!p.end.found || !p.orphaned()) {
+		return p.at(p.end.at)
+	}
+	at := p.at(p.lastSeen())
+	for _, o := range r.procs {
+		if o.end.launched && o.header.KernelBoot == p.header.KernelBoot {
+			at = later(at, o.at(o.end.at))
+		}
+	}
+	return at
 }
 
 // survived reports whether the job went on after the ends of some processes, as far as is known: they had left in

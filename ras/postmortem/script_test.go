@@ -44,11 +44,12 @@ import (
 //	TIME PROC exits CODE | SIGNAL | ? [found | followed]
 //	                                              its launcher sees that, and notes it in the ledger; or an agent
 //	                                              does, which found it dead, or followed its tape to the end
-//	ledger TIME HOST failed | output | SIGNAL | forwarded SIGNAL | RANK PID CODE [BEGAN] | program BEGAN PID CODE
-//	                                              its launcher ends the job for a rank that failed, or as nobody reads
-//	                                              its output, gets a signal, or sees the end of a process without a
-//	                                              tape; or carillon attach sees that of its program, which began at a
-//	                                              TIME
+//	ledger TIME HOST began | failed | output | SIGNAL | forwarded SIGNAL | RANK PID CODE [BEGAN] |
+//	        program BEGAN PID CODE
+//	                                              its launcher begins to start the ranks, ends the job for a rank that
+//	                                              failed, or as nobody reads its output, gets a signal, passes one on,
+//	                                              or sees the end of a process without a tape; or carillon attach sees
+//	                                              that of its program, which began at a TIME
 //	ledger TIME HOST running PROC[(stopped)]…     an agent notes, while a verdict is open, that these run, or are
 //	                                              stopped
 //	ledger TIME HOST stays PROC [PERCENT]         and for how much of the time the device of PROC was in collectives
@@ -193,6 +194,8 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	case w[0] == "program":
 		e.Rank, e.Program, e.Began = -1, true, int64(duration(w[1])+on.clock)
 		e.PID, e.Exit = int(natural(w[2])), process.Exit{Known: true, Code: int(natural(w[3]))}
+	case w[0] == "began":
+		e.Rank, e.Began = -1, e.Mono
 	case w[0] == "forwarded":
 		e.Rank, e.Forwarded = -1, w[1]
 	case strings.HasPrefix(w[0], "SIG"):

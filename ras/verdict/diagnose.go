@@ -247,7 +247,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 			lingers = p
 			continue
 		}
-		if own := a.slotIn(m.key.comm); own != nil && m.until == 0 && p.aside(own.Lane) {
+		if own := a.slotIn(m.key.comm); own != nil && m.until == 0 && p.aside(own) {
 			continue
 		}
 		if p.until == 0 && m.until == 0 && p.since < still {
@@ -294,9 +294,11 @@ func (w *walk) explain(m *meeting, a *actor) {
 	w.add(leaf)
 }
 
-// aside reports whether a rank is in a call that its program doesn't wait for in another lane.
-func (p *participant) aside(lane int) bool {
-	return p.until == 0 && !p.launched && p.slot.Phase != tape.PhaseStream && slices.Contains(p.slot.Aside, lane)
+// aside reports whether a rank is in a call for which its program's calls on another communicator don't wait.
+func (p *participant) aside(other *Slot) bool {
+	slots := p.actor.note.Slots
+	return p.until == 0 && !p.launched && p.slot.Phase != tape.PhaseStream &&
+		slices.ContainsFunc(p.slot.Aside, func(i int) bool { return i >= 0 && i < len(slots) && &slots[i] == other })
 }
 
 // lingers reports whether a rank is in an act that makes a communicator and that another rank has completed. No rank

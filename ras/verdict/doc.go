@@ -29,8 +29,8 @@
 // NCCL whether it is launched. A rank counts as in such a call while no rank can have completed it, because others have
 // begun fewer. The rank can still make other calls, so it is in no deadlock.
 //
-// A call of another goroutine doesn't keep a rank from coming to a meeting if its program has gone through whole steps
-// while such a call lasted (Slot.Aside).
+// A call of another goroutine doesn't keep a rank from coming to a meeting if its program has gone through whole steps,
+// with calls on the meeting's communicator, while such a call lasted (Slot.Aside).
 //
 // The messages of a group progress together, so that no call tells which of them its rank waits for. The counts of
 // messages do (Slot.Counted): the rank waits for the peers that have called for fewer. In a cycle, they show whose

@@ -91,9 +91,9 @@ type Habit struct {
 	Next  *Odd       // its Usual is the call that has always followed the last calls; nil if unknown
 	Trail []Call     // the last calls and those in flight, in the order of their starts
 	Lanes [][]uint32 // the communicators of each lane, by generation
-	// Aside are, by a communicator's generation, the lanes that went on for whole steps while a call on it lasted: in
-	// these lanes, the program doesn't wait for such a call.
-	Aside map[uint32][]int
+	// Aside are, by a communicator's generation, the communicators on which the program went on for whole steps while a
+	// call on it lasted: their calls don't wait for such a call.
+	Aside map[uint32][]uint32
 }
 
 // Habit compares each of the last calls, and those in flight, with the calls before it.
@@ -136,9 +136,10 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 const wholeSteps = 2
 
 // findAside fills in Aside. steps has the number of calls in a step of each lane. A lane with unknown steps, because
-// its calls are all of one kind, must have gone on after whole steps of all other lanes with steps.
+// its calls are all of one kind, must have gone on after whole steps of all other lanes with steps. That a lane went on
+// says nothing of its communicators without calls at that time: communicators that merely never overlapped share it.
 func (h *Habit) findAside(calls []Call, lanes [][]Call, steps []int) {
-	h.Aside = map[uint32][]int{}
+	h.Aside = map[uint32][]uint32{}
 	for _, c := range calls {
 		end := cmp.Or(c.end, math.MaxInt64)
 		after := int64(0) // whole steps of the lanes that have any
@@ -146,17 +147,20 @@ func (h *Habit) findAside(calls []Call, lanes [][]Call, steps []int) {
 			if steps[i] == 0 || slices.Contains(h.Lanes[i], c.Generation) {
 				continue
 			}
-			if n := begun(lane, c.Start) + wholeSteps*steps[i]; n > len(lane) || lane[n-1].Start >= end {
+			first := begun(lane, c.Start)
+			if n := first + wholeSteps*steps[i]; n > len(lane) || lane[n-1].Start >= end {
 				after = end
 			} else {
 				after = max(after, lane[n-1].Start)
-				h.addAside(c.Generation, i)
+				h.addAside(c.Generation, lane[first:begun(lane, end)], wholeSteps)
 			}
 		}
+		if after == 0 {
+			continue
+		}
 		for i, lane := range lanes {
-			if steps[i] == 0 && after > 0 && after < end && begun(lane, end) > begun(lane, after) &&
-				!slices.Contains(h.Lanes[i], c.Generation) {
-				h.addAside(c.Generation, i)
+			if steps[i] == 0 && after < end && !slices.Contains(h.Lanes[i], c.Generation) {
+				h.addAside(c.Generation, lane[begun(lane, after):begun(lane, end)], 1)
 			}
 		}
 	}
@@ -168,9 +172,14 @@ func begun(lane []Call, at int64) int {
 	return n
 }
 
-func (h *Habit) addAside(generation uint32, lane int) {
-	if !slices.Contains(h.Aside[generation], lane) {
-		h.Aside[generation] = append(h.Aside[generation], lane)
+// addAside adds the communicators with at least that many of some calls to those that don't wait for another one.
+func (h *Habit) addAside(generation uint32, calls []Call, least int) {
+	count := map[uint32]int{}
+	for _, c := range calls {
+		count[c.Generation]++
+		if count[c.Generation] == least && !slices.Contains(h.Aside[generation], c.Generation) {
+			h.Aside[generation] = append(h.Aside[generation], c.Generation)
+		}
 	}
 }
 

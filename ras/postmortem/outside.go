@@ -63,12 +63,11 @@ func (r *Report) sweep() {
 // asked reports whether a signal is one by which others end a process, such as people, launchers and schedulers: any
 // but those that a program gets for what it does itself.
 func asked(signal unix.Signal) bool {
-	switch signal {
-	case 0, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGPIPE,
-		unix.SIGALRM, unix.SIGXCPU, unix.SIGXFSZ:
-		return false
+	own := []unix.Signal{
+		unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGPIPE,
+		unix.SIGALRM, unix.SIGXCPU, unix.SIGXFSZ,
 	}
-	return true
+	return signal != 0 && !slices.Contains(own, signal)
 }
 
 // terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of the processes

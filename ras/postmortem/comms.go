@@ -132,8 +132,8 @@ func (r *Report) process(p *process, cs []*clock) Process {
 		one.EndedAt = p.at(p.end.at)
 	}
 	for _, rank := range p.model.Ranks() {
-		if p.severalRanks && rank.Number >= 0 && rank.Size >= r.size { // else it is no number in the job
-			one.Ranks = append(one.Ranks, rank.Number)
+		if n := p.model.JobRank(rank, r.size); p.severalRanks && n >= 0 {
+			one.Ranks = append(one.Ranks, n)
 		}
 	}
 	one.Ranks = sorted(one.Ranks)

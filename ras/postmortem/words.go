@@ -101,7 +101,7 @@ func (m *member) knownRank() int {
 	if m.proc.rank >= 0 {
 		return m.proc.rank
 	}
-	return m.Of.Number
+	return m.proc.model.JobRank(m.Of, 0)
 }
 
 // jobRank is the member's rank in the job if that is known, else in its communicator.

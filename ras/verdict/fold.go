@@ -72,8 +72,8 @@ func (n *Note) queue(p *model.Process, slots map[uint32]int, now int64) {
 // slotOf is one communicator as a note has it.
 func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	s := Slot{
-		Comm: c.ID, Was: c.Was, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1,
-		State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Counted: c.Counted,
+		Comm: c.ID, Was: c.Was, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root,
+		Job: p.JobRank(c.Of, jobSize), State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Counted: c.Counted,
 		Enqueues: c.NCCL(), Groups: c.Groups, Splits: c.Splits, Made: c.Made, Captured: c.Captured,
 		Created: age(c.Created, now),
 	}
@@ -82,9 +82,6 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		s.Proven = c.Slot.Proven
 	case c.Slot != nil || !c.Enqueues(): // else its marks are gone
 		s.Proven = c.Done
-	}
-	if c.Of.Number >= 0 && c.Of.Size >= jobSize {
-		s.Job = c.Of.Number
 	}
 	if c.Place.PXN == tape.PXNOn {
 		s.Locals, s.Node, s.Local = c.Place.Locals, c.Place.Node, c.Place.Local

@@ -134,6 +134,17 @@ type Rank struct {
 	LastAct      *Act // the last one that ended; nil if none has
 }
 
+// JobRank is a rank's number in a job of at least so many ranks, as communicators tell it; -1 if they don't. If another
+// rank of the process has a larger communicator, that numbers the job: this one is made of some ranks of the job, and
+// of which of the process's isn't known.
+func (p *Process) JobRank(r *Rank, atLeast int) int {
+	larger := func(o *Rank) bool { return o.Size > r.Size }
+	if r.Number < 0 || r.Size < atLeast || slices.ContainsFunc(p.ranks, larger) {
+		return -1
+	}
+	return r.Number
+}
+
 // Name is a rank of a communicator for people: "rank 3" if it is the job's, as in the largest communicator without a
 // parent, and else `rank 3 of "dp"`.
 func (p *Process) Name(c *Comm, rank int) string {

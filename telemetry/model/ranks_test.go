@@ -151,8 +151,17 @@ func TestRanksOfCommunicatorsWithoutAParent(t *testing.T) {
 	if a, b := apply(4, 3, 3, 8), apply(5, 3, 2, 8); a != second || b != first {
 		t.Errorf("numbers 3 and 2 are ranks %+v and %+v", a, b)
 	}
-	if third := apply(6, 4, 0, 4); third == first || third == second || len(p.Ranks()) != 3 {
+	third := apply(6, 4, 0, 4)
+	if third == first || third == second || len(p.Ranks()) != 3 {
 		t.Errorf("a number that none has is rank %+v's, of %d", third, len(p.Ranks()))
+	}
+	for r, want := range map[*model.Rank]int{first: 2, second: 3, third: -1} {
+		if got := p.JobRank(r, 4); got != want {
+			t.Errorf("rank %d of %d is number %d of the job, want %d", r.Number, r.Size, got, want)
+		}
+	}
+	if got := p.JobRank(first, 9); got != -1 {
+		t.Errorf("a rank of 8 is number %d of a job of 9", got)
 	}
 }
 

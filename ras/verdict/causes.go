@@ -70,13 +70,14 @@ func (w *walk) absentRanks() []Verdict {
 	return verdicts
 }
 
-// mayWait reports whether an idle rank without a number in the job may wait in a call all the same: its process has
-// another rank that has come to another meeting since the idle rank's last call, and one goroutine may make the calls
-// of both.
+// mayWait reports whether an idle rank may wait in a call all the same: its process has another rank that has come to
+// another meeting since the idle rank's last call, and one goroutine may make the calls of both, as either has no number
+// in the job.
 func (g *graph) mayWait(l *leaf) bool {
 	a := l.actor
-	return l.why == idle && a.job < 0 && slices.ContainsFunc(g.actors, func(o *actor) bool {
-		return o != a && o.note == a.note && slices.ContainsFunc(o.in, func(p *participant) bool {
+	return l.why == idle && slices.ContainsFunc(g.actors, func(o *actor) bool {
+		maybeSame := o != a && o.note == a.note && (a.job < 0 || o.job < 0)
+		return maybeSame && slices.ContainsFunc(o.in, func(p *participant) bool {
 			return p.meeting != l.at && p.until == 0 && p.since <= a.idleFor
 		})
 	})

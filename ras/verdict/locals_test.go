@@ -69,3 +69,44 @@ func TestLocals(t *testing.T) {
 }
 
 func firstOf(verdicts []Verdict, _ bool) []Verdict { return verdicts }
+
+// TestUnknownOwners: each of two processes has two ranks of world, and two of communicators "dp" between the processes,
+// of which it isn't known whose they are. One rank of a dp doesn't come to its call. The other three, who wait in dp or,
+// behind it, in world, are suspects at most.
+func TestUnknownOwners(t *testing.T) {
+	op := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 64}
+	slot := func(comm byte, name string, rank, size, job int, root uint32) Slot {
+		s := Slot{
+			Name: name, Rank: rank, Size: size, Root: root, Job: job, State: lifecycle.StateReady, Wait: -1, Op: op,
+			Seq: 8, Begun: 8, Done: 8, Age: 5100 * time.Millisecond, Took: time.Millisecond,
+		}
+		s.Comm[0] = comm
+		return s
+	}
+	in := func(s *Slot) {
+		s.Seq, s.Begun, s.InFlight, s.Stalled, s.Age = 9, 9, 1, true, 5*time.Second
+	}
+	var notes []Note
+	for p := range 2 {
+		n := Note{Member: fmt.Sprint("p", p), Host: "a", PID: p + 1, Rank: -1, JobSize: 2}
+		for r := range 2 {
+			n.Slots = append(n.Slots, slot(1, "world", 2*p+r, 4, 2*p+r, uint32(r+1)),
+				slot(byte(2+r), "dp", p, 2, -1, uint32(r+3)))
+		}
+		notes = append(notes, n)
+	}
+	in(&notes[0].Slots[0]) // rank 0 of world, which left out its dp
+	in(&notes[0].Slots[2])
+	in(&notes[1].Slots[1]) // the dp that rank 0 left out
+	for _, v := range firstOf(Diagnose(notes)) {
+		if v.Urgent() {
+			t.Errorf("%v", &v)
+		}
+	}
+	notes[0].Fate, notes[0].FateAge, notes[0].Cause = Dead, 4*time.Second, "it was ended by SIGKILL"
+	const want = "ranks 0 and 1 (a, pid 1) ended 4s ago"
+	verdicts, _ := Diagnose(notes)
+	if len(verdicts) != 1 || !strings.HasPrefix(verdicts[0].Text.String(), want) {
+		t.Errorf("got %v, want %s", verdicts, want)
+	}
+}

@@ -191,6 +191,21 @@ func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
 	return v
 }
 
+// onceEach are the ranks of processes in order. Those without a number in the job are left out where the process is
+// named by another one.
+func onceEach(ranks []Rank) (all []Rank) {
+	named := map[string]bool{}
+	for _, numbered := range []bool{true, false} {
+		for _, r := range ranks {
+			if numbered && r.Job >= 0 || !numbered && r.Job < 0 && !named[r.Member] {
+				all, named[r.Member] = append(all, r), true
+			}
+		}
+	}
+	slices.SortFunc(all, byRank)
+	return all
+}
+
 // stillNeeded tells whether a living rank is in a communicator with a process that is gone, and has not gone on without
 // it. A process without a tape may have been in any communicator that has an unknown rank.
 func (g *graph) stillNeeded(n *Note) bool {
@@ -248,7 +263,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 			calls = append(calls, say("%s was in no communicator, or its tape could not be read", r.Process()))
 		}
 	}
-	slices.SortFunc(v.Culprits, byRank)
+	v.Culprits = onceEach(v.Culprits)
 	v.Victims = victims(at, culprits)
 	if len(v.Victims) > 0 {
 		first := v.Victims[0]

@@ -71,8 +71,8 @@ func (w *walk) absentRanks() []Verdict {
 }
 
 // mayWait reports whether an idle rank may wait in a call all the same: its process has another rank that has come to
-// another meeting since the idle rank's last call, and one goroutine may make the calls of both, as either has no number
-// in the job.
+// another meeting since the idle rank's last call, and as one of them has no number in the job, one goroutine may make
+// the calls of both.
 func (g *graph) mayWait(l *leaf) bool {
 	a := l.actor
 	return l.why == idle && slices.ContainsFunc(g.actors, func(o *actor) bool {

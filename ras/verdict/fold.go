@@ -73,7 +73,8 @@ func (n *Note) queue(p *model.Process, slots map[uint32]int, now int64) {
 func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	s := Slot{
 		Comm: c.ID, Was: c.Was, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root,
-		Job: p.JobRank(c.Of, jobSize), State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Counted: c.Counted,
+		Job: p.JobRank(c.Of, jobSize), State: c.State, Wait: -1,
+		Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Counted: c.Counted,
 		Enqueues: c.NCCL(), Groups: c.Groups, Splits: c.Splits, Made: c.Made, Captured: c.Captured,
 		Created: age(c.Created, now),
 	}

@@ -71,8 +71,8 @@ func TestLocals(t *testing.T) {
 func firstOf(verdicts []Verdict, _ bool) []Verdict { return verdicts }
 
 // TestUnknownOwners: each of two processes has two ranks of world, and two of communicators "dp" between the processes,
-// of which it isn't known whose they are. One rank of a dp doesn't come to its call. The other three, who wait in dp or,
-// behind it, in world, are suspects at most.
+// of which it isn't known whose they are. One rank of a dp doesn't come to its call. The others, which wait in dp or in
+// world, are suspects at most.
 func TestUnknownOwners(t *testing.T) {
 	op := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 64}
 	slot := func(comm byte, name string, rank, size, job int, root uint32) Slot {

@@ -154,38 +154,44 @@ func (g *graph) toldToEnd(n *Note) bool {
 // tapeKnown tells whether a process's last state is known, or was.
 func (n *Note) tapeKnown() bool { return len(n.Slots) > 0 && !n.Stale || n.Blamed }
 
-// endedTogether returns the processes of the note's machine that ended at about the same time and whose tapes are lost,
-// or that were found dead: which of them ended first, and why, is not known.
+// endedTogether returns the processes that ended together with the note's, and whose tapes are lost, or that were found
+// dead: which of them ended first, and why, is not known. They are those of its machine that ended at about the same
+// time, and those of other machines that exited at the same moment, as programs do when a call has failed.
 func (g *graph) endedTogether(n *Note) (some []*Note) {
 	unseen := func(n *Note) bool { return n.Found || !n.tapeKnown() }
 	if !unseen(n) || n.Host == "" {
 		return nil
 	}
 	for _, o := range g.notes {
-		if o.Fate == n.Fate && o.MachineName() == n.MachineName() && o.Found == n.Found && unseen(o) &&
-			(o.FateAge-n.FateAge).Abs() < settleTime {
+		apart := (o.FateAge - n.FateAge).Abs()
+		near := o.MachineName() == n.MachineName() && apart < settleTime || !o.Killed && !n.Killed && apart < skew
+		if near && o.Fate == n.Fate && o.Found == n.Found && unseen(o) {
 			some = append(some, o)
 		}
 	}
 	return some
 }
 
-// ended is the verdict on a process that ended. If others of its machine ended with it and their tapes are lost, the
-// verdict is on all of them, and is returned for each of them.
+// ended is the verdict on a process that ended. If others ended together with it, the verdict is on all of them, and is
+// returned for each of them.
 func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
 	some := w.endedTogether(n)
 	if len(some) < 2 {
 		return w.processVerdict([]*Note{n}, ends)
 	}
 	v := w.processVerdict(some, ends)
-	v.ID = hash("together", n.MachineName(), n.Found)
+	hosts := hostsOf(some)
+	v.ID = hash("together", hosts, n.Found)
 	v.Reason, v.Confidence = Unknown, Possible
-	how, why := "ended together", ": no process of that host is left to read their tapes"
+	host, how, why := "host", "ended together", ": no process of that host is left to read their tapes"
+	if len(hosts) > 1 {
+		host, why = "hosts", ": no process of those hosts is left to read their tapes"
+	}
 	if n.Found {
 		how, why = "were found dead", ""
 	}
-	v.Text = say("%s of host %s %s %s ago, and which was first is not known%s",
-		ranksText(v.Culprits), n.MachineName(), how, v.Age, why)
+	v.Text = say("%s of %s %s %s %s ago, and which was first is not known%s",
+		ranksText(v.Culprits), host, strings.Join(hosts, ", "), how, v.Age, why)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Culprits, v.Evidence = nil, nil
 	return v

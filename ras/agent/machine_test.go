@@ -436,15 +436,21 @@ var triggerNames = [numTriggers]string{
 
 func (t trigger) String() string { return triggerNames[t] }
 
-// TestAgeOfAKeptVerdict: a new coordinator takes over a verdict that it can't judge at its first look. The verdict gets
-// older by the time since it was told, and later by the time between two looks.
-func TestAgeOfAKeptVerdict(t *testing.T) {
-	members := make([]mesh.Status, 3)
+// follower is the machine of rank 1 of a job, and the job's members; p0 coordinates it.
+func follower(ranks int) (*Machine, []mesh.Status) {
+	members := make([]mesh.Status, ranks)
 	for r := range members {
-		members[r] = mesh.Status{Since: dawn, Member: mesh.Member{Name: fmt.Sprint("p", r), Rank: r, JobSize: 3}}
+		members[r] = mesh.Status{Since: dawn, Member: mesh.Member{Name: fmt.Sprint("p", r), Rank: r, JobSize: ranks}}
 	}
 	m := NewMachine(members[1].Member)
 	m.Step(dawn, Membership{members})
+	return m, members
+}
+
+// TestAgeOfAKeptVerdict: a new coordinator takes over a verdict that it can't judge at its first look. The verdict gets
+// older by the time since it was told, and later by the time between two looks.
+func TestAgeOfAKeptVerdict(t *testing.T) {
+	m, members := follower(3)
 	v := verdict.Verdict{
 		ID: "v", Reason: verdict.NotEntered, Age: verdict.Age(time.Second),
 		Culprits: []verdict.Rank{{Job: 2, Comm: 2, Member: "p2"}},
@@ -465,12 +471,7 @@ func TestAgeOfAKeptVerdict(t *testing.T) {
 // TestWithdrawnAsTold: a verdict that is withdrawn is told as it was told last, with its age, and not as it was at the
 // moment before, when its ranks were ending.
 func TestWithdrawnAsTold(t *testing.T) {
-	members := make([]mesh.Status, 2)
-	for r := range members {
-		members[r] = mesh.Status{Since: dawn, Member: mesh.Member{Name: fmt.Sprint("p", r), Rank: r, JobSize: 2}}
-	}
-	m := NewMachine(members[1].Member)
-	m.Step(dawn, Membership{members})
+	m, _ := follower(2)
 	v := verdict.Verdict{
 		ID: "v", Reason: verdict.NotEntered, Age: verdict.Age(time.Second), Name: "told",
 		Culprits: []verdict.Rank{{Job: 0, Member: "p0"}},

@@ -449,9 +449,9 @@ func (m *meeting) leftLike(a *actor) (n int) {
 	return n
 }
 
-// leftInOrder reports whether a rank ended the communicator in order, and how long ago: neither that had failed nor did
-// the process exit with a failure. For collectives, whose number is known, it is enough that the process ended in order
-// between two of them: that aborts the remaining communicators.
+// leftInOrder reports whether a rank ended the communicator in order, and how long ago: the communicator hadn't failed,
+// and the process did not exit with a failure. For collectives, whose number is known, it is enough that the process
+// ended in order between two of them: that aborts the remaining communicators.
 func (p *participant) leftInOrder(kind meetingKind) (ago time.Duration, inOrder bool) {
 	s, n := p.slot, p.actor.note
 	switch {

@@ -162,11 +162,16 @@ func (g *graph) endedTogether(n *Note) (some []*Note) {
 	if !unseen(n) || n.Host == "" {
 		return nil
 	}
-	for _, o := range g.notes {
-		apart := (o.FateAge - n.FateAge).Abs()
-		near := o.MachineName() == n.MachineName() && apart < settleTime || !o.Killed && !n.Killed && apart < skew
-		if near && o.Fate == n.Fate && o.Found == n.Found && unseen(o) {
-			some = append(some, o)
+	near := func(a, b *Note) bool {
+		apart := (a.FateAge - b.FateAge).Abs()
+		return a.MachineName() == b.MachineName() && apart < settleTime || !a.Killed && !b.Killed && apart < skew
+	}
+	some = []*Note{n}
+	for i := 0; i < len(some); i++ { // each brings those near to it, so that the set is the same for all of them
+		for _, o := range g.notes {
+			if o.Fate == n.Fate && o.Found == n.Found && unseen(o) && near(some[i], o) && !slices.Contains(some, o) {
+				some = append(some, o)
+			}
 		}
 	}
 	return some

@@ -172,8 +172,7 @@ func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int, now 
 	for c := range p.Comms() {
 		for _, o := range c.Ops {
 			if c.Of == r {
-				inFlight = append(inFlight,
-					model.Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start})
+				inFlight = append(inFlight, c.CallOf(o))
 			}
 		}
 	}

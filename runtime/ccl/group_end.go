@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // finish makes the group's calls, unless a communicator could not be made.
@@ -38,11 +39,12 @@ func (g *Group) finishMaking() []GroupResult {
 	return results
 }
 
-// part enters this communicator's part in a group, of calls on it, and records its start.
-func (g *Group) part(c *Comm, calls []engine.Op, site lifecycle.Site) *part {
+// part enters this communicator's part in a group, of calls on it, and records its start. All parts of the group have
+// the same start.
+func (g *Group) part(c *Comm, calls []engine.Op, start int64, site lifecycle.Site) *part {
 	number, place := c.enterGroup(calls)
 	a := c.act(g.Context, lifecycle.CallGroupEnd, number, site)
-	a.rec.Ops = uint32(len(calls))
+	a.rec.Start, a.rec.Ops = start, uint32(len(calls))
 	return &part{c: c, calls: calls, act: a.start(), place: place, job: newWork()}
 }
 
@@ -50,10 +52,11 @@ func (g *Group) part(c *Comm, calls []engine.Op, site lifecycle.Site) *part {
 // group, as on ranks that could make their calls.
 func (g *Group) skip(site lifecycle.Site, cause error) []GroupResult {
 	order, calls := g.sorted()
+	start := tape.Now()
 	results := make([]GroupResult, len(order))
 	for i, c := range order {
 		results[i] = GroupResult{Comm: c.String(), Calls: len(calls[c])}
-		p := g.part(c, calls[c], site)
+		p := g.part(c, calls[c], start, site)
 		c.turn.cancel(p.place)
 		p.act.conclude(lifecycle.CodeOf(cause), -1, fmt.Sprintf(
 			"0 of %d calls took effect, because the group could not make another communicator: %s",
@@ -64,10 +67,11 @@ func (g *Group) skip(site lifecycle.Site, cause error) []GroupResult {
 
 func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	order, calls := g.sorted()
+	start := tape.Now()
 	// First take all places, then make the calls: so two groups over the same communicators can't deadlock.
 	parts := make([]*part, len(order))
 	for i, c := range order {
-		parts[i] = g.part(c, calls[c], site)
+		parts[i] = g.part(c, calls[c], start, site)
 		if !c.blocking {
 			c.jobs.add(parts[i].job)
 		}

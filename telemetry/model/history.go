@@ -22,7 +22,7 @@ const (
 //
 // Communicators whose calls were ever in flight at the same time are used by different goroutines, or asynchronously,
 // so the order of their calls has no meaning. They are in different lanes: only calls of one lane are ordered. Nor are
-// calls before an error ordered with those after it.
+// calls before an error ordered with those after it. Calls of one group are made together, in no order.
 type History struct {
 	calls []Call
 	next  int // the index of the oldest call, once it is full
@@ -36,8 +36,34 @@ type Call struct {
 	Start      int64
 	Usual      bool  // the rank has always made this call here
 	Together   bool  // in a trail: the communicator's call before it had not returned
+	group      int64 // when the group with the call was ended; 0: it is in no group
 	end        int64 // 0 while it is in flight
 	failed     bool
+}
+
+// CallOf returns the call of an operation, which may be in flight.
+func (c *Comm) CallOf(o *Op) Call {
+	call := Call{
+		Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start, end: o.End,
+		failed: o.Code != lifecycle.CodeOK,
+	}
+	running := slices.IndexFunc(c.Acts, func(a *Act) bool { return a.Kind == tape.ActGroup && !a.Unended() })
+	if running >= 0 && c.Acts[running].Start <= o.Start {
+		call.group = c.Acts[running].Start
+	}
+	return call
+}
+
+// made is when the program made the call. The calls of a group are made when the program ends the group, in no order.
+func (c *Call) made() int64 { return cmp.Or(c.group, c.Start) }
+
+// compareMade orders calls by when they were made, those of a group by communicator.
+func compareMade(a, b Call) int {
+	order := cmp.Compare(a.made(), b.made())
+	if order == 0 && a.group != 0 {
+		order = cmp.Compare(a.Generation, b.Generation)
+	}
+	return cmp.Or(order, cmp.Compare(a.Start, b.Start))
 }
 
 // kind identifies calls that recur in each step.
@@ -58,10 +84,7 @@ func (h *History) add(c *Comm, o *Op) {
 	if !kept(o.Signature.Call) {
 		return
 	}
-	next := Call{
-		Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start, end: o.End,
-		failed: o.Code != lifecycle.CodeOK,
-	}
+	next := c.CallOf(o)
 	if len(h.calls) < maxHistory {
 		h.calls = append(h.calls, next)
 		return
@@ -104,14 +127,14 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 			calls = append(calls, c)
 		}
 	}
-	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(calls, compareMade)
 	all, members := lanes(calls)
 	habit.Lanes = members
 	errs := errorTimes(calls)
 	var trail []Call
 	steps := make([]int, len(all))
 	for i, lane := range all {
-		last := lane[len(lane)-1].Start == calls[len(calls)-1].Start
+		last := lane[len(lane)-1].is(calls[len(calls)-1])
 		for _, part := range cut(lane, errs) {
 			odd, next, step := newLane(part).odd()
 			steps[i] = cmp.Or(step, steps[i])
@@ -123,7 +146,7 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 		trail = append(trail, lane[max(len(lane)-maxTrail, 0):]...)
 	}
 	habit.findAside(calls, all, steps)
-	slices.SortStableFunc(trail, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(trail, compareMade)
 	habit.Trail = trail[max(len(trail)-maxTrail, 0):]
 	findGroups(habit.Trail)
 	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
@@ -148,10 +171,10 @@ func (h *Habit) findAside(calls []Call, lanes [][]Call, steps []int) {
 				continue
 			}
 			first := begun(lane, c.Start)
-			if n := first + wholeSteps*steps[i]; n > len(lane) || lane[n-1].Start >= end {
+			if n := first + wholeSteps*steps[i]; n > len(lane) || lane[n-1].made() >= end {
 				after = end
 			} else {
-				after = max(after, lane[n-1].Start)
+				after = max(after, lane[n-1].made())
 				h.addAside(c.Generation, lane[first:begun(lane, end)], wholeSteps)
 			}
 		}
@@ -166,9 +189,9 @@ func (h *Habit) findAside(calls []Call, lanes [][]Call, steps []int) {
 	}
 }
 
-// begun is how many calls of a lane began before a time.
+// begun is how many calls of a lane were made before a time.
 func begun(lane []Call, at int64) int {
-	n, _ := slices.BinarySearchFunc(lane, at, func(c Call, at int64) int { return cmp.Compare(c.Start, at) })
+	n, _ := slices.BinarySearchFunc(lane, at, func(c Call, at int64) int { return cmp.Compare(c.made(), at) })
 	return n
 }
 
@@ -210,7 +233,7 @@ func errorTimes(calls []Call) (times []int64) {
 // holds the calls after all errors, if there are any.
 func cut(lane []Call, errs []int64) (parts [][]Call) {
 	for _, at := range errs {
-		i, _ := slices.BinarySearchFunc(lane, at, func(c Call, at int64) int { return cmp.Compare(c.Start, at) })
+		i := begun(lane, at)
 		if i > 0 {
 			parts = append(parts, lane[:i])
 		}
@@ -219,9 +242,9 @@ func cut(lane []Call, errs []int64) (parts [][]Call) {
 	return append(parts, lane)
 }
 
-// lanes divides calls, in the order of their starts, into lanes of communicators whose calls never overlapped. Calls in
-// flight count only if there are few others, or if several calls begin during one: a first overlap may itself be the
-// error, but then it doesn't continue.
+// lanes divides calls, as the program made them, into lanes of communicators whose calls never overlapped, but for
+// those of one group. Calls in flight count only if there are few others, or if several calls begin during one: a first
+// overlap may itself be the error, but then it doesn't continue.
 func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	type pair struct{ a, b uint32 }
 	overlap, ended := map[pair]bool{}, map[uint32]int{}
@@ -233,9 +256,9 @@ func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	var open []Call
 	beside := map[Call]int{} // how many calls of other communicators began while it was in flight
 	for _, c := range calls {
-		open = slices.DeleteFunc(open, func(o Call) bool { return o.end > 0 && o.end <= c.Start })
+		open = slices.DeleteFunc(open, func(o Call) bool { return o.end > 0 && o.end <= c.made() })
 		for _, o := range open {
-			if o.Generation == c.Generation {
+			if o.Generation == c.Generation || o.group != 0 && o.group == c.group {
 				continue
 			}
 			beside[o]++

@@ -236,3 +236,50 @@ func TestInPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestCallsOfAGroup: the calls of a group overlap, in any order, but its communicators share a lane. A rank that leaves
+// one of these calls out makes another call in its place.
+func TestCallsOfAGroup(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		p := newProcess(model.Limits{})
+		comm := func(generation uint32) tape.CommInfo {
+			c := world
+			c.ID, c.Parent = lifecycle.CommID{byte(generation)}, world.ID
+			return c
+		}
+		act := func(generation uint32, stage tape.Stage, start, at int64) {
+			p.Apply(&tape.Event{
+				IsLife: true, Comm: comm(generation), Generation: generation, Root: 1, Life: tape.LifeRecord{
+					Time: at, Start: start, Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Stage: stage,
+					Seq: uint64(start), Peer: -1,
+				},
+			})
+		}
+		run := func(generation uint32, start, end int64) model.Step {
+			return p.Apply(&tape.Event{Comm: comm(generation), Generation: generation, Root: 1, Op: tape.OpRecord{
+				Time: end, Start: start, Stage: tape.StageEnd, Seq: uint64(start), Signature: allReduce,
+			}})
+		}
+		var s model.Step
+		for step := range int64(8) {
+			at := 100*step + 1
+			s = run(1, at, at+10)
+			parts := []uint32{2, 3}
+			if left && step == 7 {
+				parts = parts[1:]
+			}
+			for _, g := range parts {
+				act(g, tape.StageStart, at+20, at+21)
+			}
+			for i, g := range parts { // which begins first alternates
+				run(g, at+22+(int64(i)+step)%2, at+30)
+				act(g, tape.StageEnd, at+20, at+31)
+			}
+			s = run(4, at+40, at+50)
+		}
+		habit := s.Comm.Of.History.Habit()
+		if len(habit.Lanes) != 1 || left != (len(habit.Odd) == 1) || left && habit.Odd[0].Usual.Generation != 2 {
+			t.Errorf("with a call left out %t: lanes %v, odd %+v", left, habit.Lanes, habit.Odd)
+		}
+	}
+}

@@ -139,7 +139,7 @@ type LifeRecord struct {
 	Call   lifecycle.Call // the user's call that is the cause; for misuse of a collective Act is ActNone
 	Stage  Stage
 	Seq    uint64 // which act of this kind on this communicator; 0 for init, finalize, destroy, abort
-	Start  int64  // when the act began (monotonic ns), in StagePhase and StageEnd
+	Start  int64  // when the act began (monotonic ns); that of a group is the same on all its communicators
 	Phase  Phase
 	Code   lifecycle.Code
 	State  lifecycle.State // the communicator's state after it

@@ -169,16 +169,11 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		}
 	case v.Reason == UnfinishedGroup:
 		group := first.actor.openGroup(m)
-		v.Age = Age(group.Age)
-		they, their := "they", "their"
-		if len(v.Culprits) == 1 {
-			they, their = "it", "its"
-		}
-		v.Text = say("%s %s a group job that has been open for %s: %s; until then %s cannot enter %s",
-			who, have, v.Age, completeGroup, they, m.text())
-		if group.Unended {
-			v.Text = say("%s %s a group that has been open for %s%s: call GroupEnd; until then %s calls are not made, "+
-				"and %s %s not %s", who, have, v.Age, startedAt(group), their, they, have, m.entered(v.Culprits))
+		if v.Text = openGroupText(&v, group); group.Unended {
+			v.Text.add(", and %s %s not %s", they(v.Culprits), have, m.entered(v.Culprits))
+		} else {
+			v.Text = say("%s %s a group job that has been open for %s: %s; until then %s cannot enter %s",
+				who, have, v.Age, completeGroup, they(v.Culprits), m.text())
 		}
 	case v.Reason == StreamBlocked:
 		v.Text = blockedText(v.Culprits, leaves)
@@ -221,6 +216,13 @@ func haveText(ranks []Rank) string {
 		return "has"
 	}
 	return "have"
+}
+
+func they(ranks []Rank) string {
+	if len(ranks) == 1 {
+		return "it"
+	}
+	return "they"
 }
 
 // weigh adds the evidence for and against a verdict on missing ranks, and lowers the verdict's confidence to match.

@@ -57,7 +57,6 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 			cmp.Compare(a.ID, b.ID))
 	})
 	all = unique(all)
-	w.addGroups(all)
 	addStacks(all, notes)
 	return all, w.moving
 }

@@ -39,8 +39,9 @@
 //
 // While a program has a group open, none of the calls in it are made (OpenAct.Unended). A rank that does not come to a
 // meeting because of this is the cause, whatever it goes on to, unless that waits for a rank that does not wait for it:
-// unfinished_group, too. If no rank waits for these calls, and nothing else is wrong, a group that is open for longer
-// than the threshold was possibly forgotten.
+// unfinished_group, too. So is a rank whose other calls on the communicator don't match meanwhile. If no rank waits for
+// the calls in a group, and nothing else is wrong, a group that is open for longer than the threshold was possibly
+// forgotten.
 //
 // If all ranks have called for their messages, the sizes must be the same on both sides: mismatch, if a rank does not
 // complete a message for which its peer has given another size.

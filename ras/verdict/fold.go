@@ -109,7 +109,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 			s.Stalled, s.Wait = p.Stalled(o, now), int(o.Wait)
 		}
 	}
-	for _, a := range c.Acts {
+	for _, a := range c.OpenActs() {
 		s.Acts = append(s.Acts, OpenAct{
 			Act: a.Kind, Seq: a.Seq, Phase: a.Phase, Age: age(a.Start, now), Stalled: p.Stalled(a, now),
 			Site: siteOf(a), Without: a.Without(), Child: a.First.Child,

@@ -18,14 +18,20 @@ func (a *actor) openGroup(m *meeting) *OpenAct {
 	return a.unended(m)
 }
 
-// unended is a group with calls on the meeting's communicator that the actor's program has not ended for about as long
-// as the meeting waits; nil if there is none. The rank's other calls on that communicator are outside of the group.
+// unended is a group with calls on the meeting's communicator that the actor's program has not ended; nil if there is
+// none. It has been open for about as long as the meeting waits or, if the rank is in a call on the communicator, since
+// before that call, which is outside of the group.
 func (a *actor) unended(m *meeting) *OpenAct {
-	s := a.slotIn(m.key.comm)
+	s, least := a.slotIn(m.key.comm), m.until+(m.age-m.until)/2
 	if s == nil {
 		return nil
 	}
-	i := slices.IndexFunc(s.Acts, func(o OpenAct) bool { return o.Unended && o.Age >= m.until+(m.age-m.until)/2 })
+	for _, p := range a.in {
+		if p.slot == s {
+			least = p.since
+		}
+	}
+	i := slices.IndexFunc(s.Acts, func(o OpenAct) bool { return o.Unended && o.Age >= least })
 	if i < 0 {
 		return nil
 	}
@@ -78,24 +84,30 @@ func (g *graph) unfinishedGroups() []Verdict {
 	return verdicts
 }
 
-// addGroups adds groups that the culprits' programs have not ended, with calls on the verdicts' communicators, to the
-// evidence, unless the sentence has them.
-func (g *graph) addGroups(verdicts []Verdict) {
-	for i := range verdicts {
-		v := &verdicts[i]
-		for _, r := range v.Culprits {
-			p := g.ranks[commRank{v.Comm, r.Comm}]
-			if p == nil || v.Reason == UnfinishedGroup || len(v.Evidence) >= maxEvidence {
-				continue
-			}
-			if k := slices.IndexFunc(p.slot.Acts, func(o OpenAct) bool { return o.Unended }); k >= 0 {
-				group := &p.slot.Acts[k]
-				v.Evidence = append(v.Evidence, say(
-					"%s has a group with calls on %s that has been open for %s%s: they are not made until GroupEnd",
-					r, commText(p.slot), Age(group.Age), startedAt(group)))
-			}
-		}
+// blameGroups makes a verdict on a mismatch one on groups that culprits have not ended, if there are any: the calls
+// that the culprits should have made on the communicator are in these groups.
+func (v *Verdict) blameGroups(m *meeting, culprits []*actor) bool {
+	i := slices.IndexFunc(culprits, func(a *actor) bool { return a.unended(m) != nil })
+	if i < 0 {
+		return false
 	}
+	v.Reason, v.Confidence = UnfinishedGroup, Certain
+	v.Evidence = append([]Text{v.Text}, v.Evidence...)
+	v.Text = openGroupText(v, culprits[i].unended(m))
+	v.Text.add(", and %s %s made other calls on %s", they(v.Culprits), haveText(v.Culprits), commText(m.slot))
+	v.setID()
+	return true
+}
+
+// openGroupText says that the culprits of a verdict have not ended their groups, of which one is given.
+func openGroupText(v *Verdict, group *OpenAct) Text {
+	v.Age = Age(group.Age)
+	their := "their"
+	if len(v.Culprits) == 1 {
+		their = "its"
+	}
+	return say("%s %s a group that has been open for %s%s: call GroupEnd; until then %s calls are not made",
+		culpritsText(v.Culprits), haveText(v.Culprits), v.Age, startedAt(group), their)
 }
 
 // leftOpen is the verdict on ranks whose programs have not ended a group for long, if no rank is known to wait for the
@@ -107,7 +119,7 @@ func (g *graph) leftOpen() []Verdict {
 		var longest *OpenAct
 		for _, s := range a.slots {
 			for i := range s.Acts {
-				if o := &s.Acts[i]; o.Unended && o.Stalled && (longest == nil || o.Age > longest.Age) {
+				if o := &s.Acts[i]; s.Left == nil && o.Unended && o.Stalled && (longest == nil || o.Age > longest.Age) {
 					longest = o
 				}
 			}

@@ -133,6 +133,15 @@ func TestMismatchOfGroups(t *testing.T) {
 			},
 		},
 		{
+			"beside a group that is not ended", newJob(2).in(world, 9, lifecycle.CallSendRecv, s6, -1, 0, 0, 1).
+				with(mismatch(1, detail), 0).with(mismatch(0, detail), 1).with(opensGroup(7*time.Second), 0),
+			[]string{
+				`unfinished_group (certain) rank 0 (node0, pid 1000) has a group that has been open for 7s (started ` +
+					`at train.go:7): call GroupEnd; until then its calls are not made, and it has made other calls ` +
+					`on "world"; rank 1 waits`,
+			},
+		},
+		{
 			"new to both", newJob(2).in(world, 2, lifecycle.CallSendRecv, s6, -1, 0, 0, 1).
 				with(mismatch(1, detail), 0).with(mismatch(0, detail), 1).with(counts(1, 2, 0), 0).
 				with(counts(0, 1, 1), 1),

@@ -18,12 +18,12 @@ type side struct {
 	sig          tape.Signature
 	participants []*participant
 	votes        int // ranks that made this call, or would make it next
-	odd          int // ranks that made it out of order, by their histories
+	odd          int // ranks that made it out of order by their histories, or beside a group that they have not ended
 }
 
-// mismatch is the verdict on ranks that made different calls. At fault are the ranks whose programs have always made
-// another call here; else the minority, where ranks that have not come count with the call that they would make next.
-// Which call came first is no evidence.
+// mismatch is the verdict on ranks that made different calls. At fault are the ranks whose programs have not ended a
+// group with calls on the communicator, or have always made another call here; else the minority, where ranks that have
+// not come count with the call that they would make next. Which call came first is no evidence.
 func (w *walk) mismatch(m *meeting) Verdict {
 	sides, unknown := w.sides(m)
 	here := actorsOf(m.present)
@@ -60,7 +60,7 @@ func (w *walk) mismatch(m *meeting) Verdict {
 		v.Text = say("the ranks made different calls as number %d on %s, and it is not known which is wrong: %s",
 			m.key.seq, commText(m.slot), strings.Join(says, "; "))
 	}
-	if told > len(m.present) { // some are no longer in it
+	if v.blameGroups(m, culprits) || told > len(m.present) { // some are no longer in it
 		v.Text.add("%s", waiting(v.Victims))
 	}
 	for _, s := range sides {
@@ -112,7 +112,7 @@ func (g *graph) sides(m *meeting) (sides []*side, unknown int) {
 		s := sides[i]
 		s.participants = append(s.participants, p)
 		s.votes++
-		if g.oddAs(p, m) != nil {
+		if p.actor.unended(m) != nil || g.oddAs(p, m) != nil {
 			s.odd++
 		}
 	}
@@ -191,11 +191,12 @@ func (s *side) ranks(m *meeting) string {
 }
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and of which the notes show one side. At fault
-// are the ranks that the first applicable rule picks: the rank whose history shows it, or whose groups do; the rank in
-// a collective while two others wait for a message of it; of a message and a collective, the one that other ranks show
-// to be wrong; the rank whose message has a new direction; the rank with a group too many; of collectives, the rank
-// that the engine names. If that rank's call is not known, it is at fault in any case, and alone if the others agree.
-// If no rule applies, all that disagree are at fault, or none if it is not known whose message was in vain.
+// are the ranks that the first applicable rule picks: the rank that has not ended a group with calls on the
+// communicator; the rank whose history shows it, or whose groups do; the rank in a collective while two others wait for
+// a message of it; of a message and a collective, the one that other ranks show to be wrong; the rank whose message has
+// a new direction; the rank with a group too many; of collectives, the rank that the engine names. If that rank's call
+// is not known, it is at fault in any case, and alone if the others agree. If no rule applies, all that disagree are at
+// fault, or none if it is not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	if v, ok := w.contradiction(m); ok {
 		return v
@@ -208,6 +209,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		wrong = nil
 	}
 	for _, is := range []func(*participant) bool{
+		func(p *participant) bool { return p.actor.unended(m) != nil },
 		func(p *participant) bool { return w.odd(p.actor) != nil },
 		func(p *participant) bool { return messages && p.actor.oddGroup() != nil },
 		func(p *participant) bool { return len(there) > 2 && p == there[0] && messages && !p.slot.inMessage() },
@@ -241,6 +243,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Text = w.mismatchText(m, there, v.Culprits)
+	v.blameGroups(m, actorsOf(wrong))
 	v.addFailed(m, actorsOf(wrong))
 	return v
 }

@@ -127,6 +127,12 @@ func TestNotesOfGroups(t *testing.T) {
 			},
 		},
 		{
+			"a group that was never ended, of a communicator that the rank has ended",
+			newJob(3).with(opensGroup(9*time.Second), 1).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Acts[0].Stalled, s.Left = true, &verdict.Left{Act: tape.ActDestroy, Age: s6}
+			}, 1).did(world, 30, allReduce, time.Millisecond, 0, 1, 2), nil,
+		},
+		{
 			"a finalize beside groups that are never ended",
 			newJob(3).with(opensGroup(9*time.Second), 1, 2).with(act(tape.ActFinalize, s6, true), 1, 2),
 			[]string{

@@ -26,7 +26,7 @@ const (
 	Transport
 	// Straggler: the job moves, but keeps waiting for one rank.
 	Straggler
-	// UnfinishedGroup: the rank has a group job that it doesn't complete.
+	// UnfinishedGroup: the rank has a group that it doesn't end, or a group job that it doesn't complete.
 	UnfinishedGroup
 	// StreamBlocked: the rank has made the call, and its device's stream is busy with earlier work.
 	StreamBlocked

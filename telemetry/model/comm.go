@@ -54,6 +54,16 @@ type Comm struct {
 	windows   [2]window // sums of waits: the current window and the one before
 }
 
+// OpenActs lists the acts that have begun and not ended. Of a communicator that failed and has ended, these are the
+// groups that the program had not ended: their calls may be why it failed.
+func (c *Comm) OpenActs() []*Act {
+	if c.Failure == nil {
+		return c.Acts
+	}
+	groups := slices.DeleteFunc(slices.Clone(c.cut), func(a *Act) bool { return !a.Unended() })
+	return append(groups, c.Acts...)
+}
+
 // Progress is how far an operation or an act has come.
 type Progress struct {
 	Start int64

@@ -245,6 +245,27 @@ func TestOpenGroupBesideAJob(t *testing.T) {
 	}
 }
 
+// The groups that a program had not ended on a communicator may be why that failed: they are known after its end, too.
+func TestOpenGroupOfAFailed(t *testing.T) {
+	for failed, want := range map[bool]int{false: 0, true: 1} {
+		p := newProcess(model.Limits{})
+		p.life(20, tape.LifeRecord{
+			Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Seq: 1_000_000_001, Stage: tape.StageStart, Peer: -1,
+		})
+		if failed {
+			p.life(30, tape.LifeRecord{
+				Stage: tape.StageEnd, Call: lifecycle.CallAllReduce, Seq: 7, Code: lifecycle.CodeMismatch, Peer: 1,
+				State: lifecycle.StateFailed,
+			})
+		}
+		p.act(40, tape.StageStart, tape.ActDestroy, 0, 0)
+		s := p.act(41, tape.StageEnd, tape.ActDestroy, 0, 40)
+		if got := len(s.Comm.OpenActs()); got != want {
+			t.Errorf("of a communicator that failed %t, %d groups are open after its end, want %d", failed, got, want)
+		}
+	}
+}
+
 // TestDropped has acts whose ends were missed.
 func TestDropped(t *testing.T) {
 	p := newProcess(model.Limits{})

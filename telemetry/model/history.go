@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -11,10 +12,10 @@ import (
 
 // Limits of a history and of a Habit.
 const (
-	maxHistory = 1024 // calls of a rank
+	maxHistory = 2048 // calls of a rank
 	maxRecent  = 128  // last calls of a lane that are compared with those before
 	maxOdd     = 4    // odd calls that are kept, the last ones
-	maxTrail   = 64   // calls of a trail
+	maxTrail   = 128  // calls of a trail
 )
 
 // History holds the last operations of a rank on all its communicators. Training makes the same calls in the same
@@ -25,8 +26,16 @@ const (
 // calls before an error ordered with those after it. Calls of one group are made together, in no order.
 type History struct {
 	calls []Call
-	next  int // the index of the oldest call, once it is full
+	apart overlaps // by calls that are no longer in calls
 }
+
+// overlaps has communicators whose calls overlapped, and when the last such call was made.
+type overlaps map[pair]int64
+
+// pair is two communicators, by generation, the older one first.
+type pair struct{ a, b uint32 }
+
+func pairOf(a, b uint32) pair { return pair{min(a, b), max(a, b)} }
 
 // Call is a call of a history.
 type Call struct {
@@ -84,13 +93,48 @@ func (h *History) add(c *Comm, o *Op) {
 	if !kept(o.Signature.Call) {
 		return
 	}
-	next := c.CallOf(o)
-	if len(h.calls) < maxHistory {
-		h.calls = append(h.calls, next)
-		return
+	if len(h.calls) == maxHistory {
+		slices.SortStableFunc(h.calls, compareMade)
+		of, members, apart := lanes(h.calls, h.apart)
+		h.calls, h.apart = lastOf(h.calls, of, len(members), maxHistory/2), apart
+		first := map[uint32]int64{} // calls of communicators
+		for _, c := range slices.Backward(h.calls) {
+			first[c.Generation] = c.made()
+		}
+		maps.DeleteFunc(h.apart, func(p pair, at int64) bool {
+			return at < cmp.Or(first[p.a], math.MaxInt64) && at < cmp.Or(first[p.b], math.MaxInt64)
+		})
 	}
-	h.calls[h.next] = next
-	h.next = (h.next + 1) % maxHistory
+	h.calls = append(h.calls, c.CallOf(o))
+}
+
+// lastOf keeps the last calls of each lane, most of them in all; of has the lane of each call. Lanes have equal shares,
+// and what others don't need: so a heartbeat doesn't displace the calls of the training while that waits.
+func lastOf(calls []Call, of []int, lanes, most int) []Call {
+	counts := make([]int, lanes)
+	for _, lane := range of {
+		counts[lane]++
+	}
+	left := make([]int, lanes) // calls to leave out
+	sorted := slices.Sorted(slices.Values(counts))
+	share := 0
+	for i, n := range sorted {
+		share = most / (lanes - i)
+		if n > share {
+			break
+		}
+		most -= n
+	}
+	for lane, n := range counts {
+		left[lane] = max(n-share, 0)
+	}
+	last := calls[:0]
+	for i, lane := range of {
+		if left[lane]--; left[lane] < 0 {
+			last = append(last, calls[i])
+		}
+	}
+	return last
 }
 
 // kept tells whether a call is part of a history.
@@ -128,29 +172,29 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 		}
 	}
 	slices.SortStableFunc(calls, compareMade)
-	all, members := lanes(calls)
+	of, members, _ := lanes(calls, h.apart)
 	habit.Lanes = members
+	all := make([][]*Call, len(members))
+	for i, lane := range of {
+		all[lane] = append(all[lane], &calls[i])
+	}
 	errs := errorTimes(calls)
-	var trail []Call
 	steps := make([]int, len(all))
 	for i, lane := range all {
-		last := lane[len(lane)-1].is(calls[len(calls)-1])
 		for _, part := range cut(lane, errs) {
 			odd, next, step := newLane(part).odd()
 			steps[i] = cmp.Or(step, steps[i])
 			habit.Odd = append(habit.Odd, odd...)
-			if last {
+			if i == of[len(of)-1] {
 				habit.Next = next // of the last part
 			}
 		}
-		trail = append(trail, lane[max(len(lane)-maxTrail, 0):]...)
 	}
 	habit.findAside(calls, all, steps)
-	slices.SortStableFunc(trail, compareMade)
-	habit.Trail = trail[max(len(trail)-maxTrail, 0):]
-	findGroups(habit.Trail)
 	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
 	habit.Odd = habit.Odd[:min(len(habit.Odd), maxOdd)]
+	habit.Trail = lastOf(calls, of, len(members), maxTrail)
+	findGroups(habit.Trail)
 	return habit
 }
 
@@ -161,7 +205,7 @@ const wholeSteps = 2
 // findAside fills in Aside. steps has the number of calls in a step of each lane. A lane with unknown steps, because
 // its calls are all of one kind, must have gone on after whole steps of all other lanes with steps. That a lane went on
 // says nothing of its communicators without calls at that time: communicators that merely never overlapped share it.
-func (h *Habit) findAside(calls []Call, lanes [][]Call, steps []int) {
+func (h *Habit) findAside(calls []Call, lanes [][]*Call, steps []int) {
 	h.Aside = map[uint32][]uint32{}
 	for _, c := range calls {
 		end := cmp.Or(c.end, math.MaxInt64)
@@ -190,13 +234,13 @@ func (h *Habit) findAside(calls []Call, lanes [][]Call, steps []int) {
 }
 
 // begun is how many calls of a lane were made before a time.
-func begun(lane []Call, at int64) int {
-	n, _ := slices.BinarySearchFunc(lane, at, func(c Call, at int64) int { return cmp.Compare(c.made(), at) })
+func begun(lane []*Call, at int64) int {
+	n, _ := slices.BinarySearchFunc(lane, at, func(c *Call, at int64) int { return cmp.Compare(c.made(), at) })
 	return n
 }
 
 // addAside adds the communicators with at least that many of some calls to those that don't wait for another one.
-func (h *Habit) addAside(generation uint32, calls []Call, least int) {
+func (h *Habit) addAside(generation uint32, calls []*Call, least int) {
 	count := map[uint32]int{}
 	for _, c := range calls {
 		count[c.Generation]++
@@ -231,7 +275,7 @@ func errorTimes(calls []Call) (times []int64) {
 
 // cut divides a lane at the times of errors: after an error, a program need not go on in its usual order. The last part
 // holds the calls after all errors, if there are any.
-func cut(lane []Call, errs []int64) (parts [][]Call) {
+func cut(lane []*Call, errs []int64) (parts [][]*Call) {
 	for _, at := range errs {
 		i := begun(lane, at)
 		if i > 0 {
@@ -244,48 +288,71 @@ func cut(lane []Call, errs []int64) (parts [][]Call) {
 
 // lanes divides calls, as the program made them, into lanes of communicators whose calls never overlapped, but for
 // those of one group. Calls in flight count only if there are few others, or if several calls begin during one: a first
-// overlap may itself be the error, but then it doesn't continue.
-func lanes(calls []Call) (all [][]Call, members [][]uint32) {
-	type pair struct{ a, b uint32 }
-	overlap, ended := map[pair]bool{}, map[uint32]int{}
-	for _, c := range calls {
-		if c.end > 0 {
-			ended[c.Generation]++
+// overlap may itself be the error, but then it doesn't continue. of has the lane of each call. before are overlaps of
+// earlier calls; apart also has those of these calls.
+func lanes(calls []Call, before overlaps) (of []int, members [][]uint32, apart overlaps) {
+	type comm struct {
+		lane   int
+		ended  int   // calls
+		last   *Call // that ends last of those until now
+		beside int   // calls of other communicators during last
+	}
+	apart = overlaps{}
+	maps.Copy(apart, before)
+	comms := map[uint32]*comm{}
+	var order []uint32 // of the first calls
+	for i := range calls {
+		c := comms[calls[i].Generation]
+		if c == nil {
+			c = &comm{}
+			comms[calls[i].Generation], order = c, append(order, calls[i].Generation)
+		}
+		if calls[i].end > 0 {
+			c.ended++
 		}
 	}
-	var open []Call
-	beside := map[Call]int{} // how many calls of other communicators began while it was in flight
-	for _, c := range calls {
-		open = slices.DeleteFunc(open, func(o Call) bool { return o.end > 0 && o.end <= c.made() })
+	var open []*comm // with calls in flight
+	for i := range calls {
+		call := &calls[i]
+		c := comms[call.Generation]
+		open = slices.DeleteFunc(open, func(o *comm) bool { return o.last.end > 0 && o.last.end <= call.made() })
 		for _, o := range open {
-			if o.Generation == c.Generation || o.group != 0 && o.group == c.group {
+			if o == c || o.last.group != 0 && o.last.group == call.group {
 				continue
 			}
-			beside[o]++
-			first := (o.end == 0 || c.end == 0) && min(ended[o.Generation], ended[c.Generation]) >= minRepeatsNew
-			if !first || beside[o] > 1 {
-				overlap[pair{o.Generation, c.Generation}], overlap[pair{c.Generation, o.Generation}] = true, true
+			o.beside++
+			first := (o.last.end == 0 || call.end == 0) && min(o.ended, c.ended) >= minRepeatsNew
+			if !first || o.beside > 1 {
+				apart[pairOf(o.last.Generation, call.Generation)] = call.made()
 			}
 		}
-		open = append(open, c)
+		isOpen := slices.Contains(open, c)
+		if !isOpen {
+			open = append(open, c)
+		}
+		if !isOpen || c.last.end > 0 && (call.end == 0 || call.end > c.last.end) {
+			c.last, c.beside = call, 0
+		}
 	}
-	of := map[uint32]int{}
-	for _, c := range calls {
-		lane, known := of[c.Generation]
-		if !known {
-			lane = slices.IndexFunc(members, func(m []uint32) bool {
-				return !slices.ContainsFunc(m, func(g uint32) bool { return overlap[pair{g, c.Generation}] })
+	for _, g := range order {
+		c := comms[g]
+		c.lane = slices.IndexFunc(members, func(lane []uint32) bool {
+			return !slices.ContainsFunc(lane, func(other uint32) bool {
+				_, are := apart[pairOf(g, other)]
+				return are
 			})
-			if lane < 0 {
-				lane = len(members)
-				members, all = append(members, nil), append(all, nil)
-			}
-			members[lane] = append(members[lane], c.Generation)
-			of[c.Generation] = lane
+		})
+		if c.lane < 0 {
+			c.lane = len(members)
+			members = append(members, nil)
 		}
-		all[lane] = append(all[lane], c)
+		members[c.lane] = append(members[c.lane], g)
 	}
-	return all, members
+	of = make([]int, len(calls))
+	for i := range calls {
+		of[i] = comms[calls[i].Generation].lane
+	}
+	return of, members, apart
 }
 
 // lane holds calls that were made one after another.
@@ -295,11 +362,11 @@ type lane struct {
 	count []int // of each kind
 }
 
-func newLane(calls []Call) *lane {
+func newLane(calls []*Call) *lane {
 	l := &lane{}
-	for i := range calls {
-		if calls[i].habitual() {
-			l.calls = append(l.calls, &calls[i])
+	for _, c := range calls {
+		if c.habitual() {
+			l.calls = append(l.calls, c)
 		}
 	}
 	l.ids = make([]int, len(l.calls))

@@ -283,3 +283,39 @@ func TestCallsOfAGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestHabitDuringAHang: however often a heartbeat is called while the training waits in an odd call, the call is odd,
+// and the trail has the calls before it.
+func TestHabitDuringAHang(t *testing.T) {
+	p := newProcess(model.Limits{})
+	at, seq := int64(0), uint64(0)
+	run := func(generation uint32, call lifecycle.Call, start int64) model.Step {
+		seq++
+		return p.Apply(&tape.Event{Comm: world, Generation: generation, Root: 1, Op: tape.OpRecord{
+			Time: start + 5, Start: start, Stage: tape.StageEnd, Seq: seq, Signature: tape.Signature{Call: call},
+		}})
+	}
+	var s model.Step
+	for ; at < 800; at += 100 {
+		run(1, lifecycle.CallAllReduce, at+1)
+		run(2, lifecycle.CallBroadcast, at+3)
+		run(1, lifecycle.CallBarrier, at+11)
+	}
+	waits := model.Call{
+		Generation: 1, Signature: tape.Signature{Call: lifecycle.CallBarrier}, Seq: seq + 1, Start: at + 1,
+	}
+	for range 5000 {
+		at += 10
+		s = run(2, lifecycle.CallBroadcast, at)
+	}
+	habit := s.Comm.Of.History.Habit(waits)
+	training := 0
+	for _, c := range habit.Trail {
+		if c.Generation == 1 {
+			training++
+		}
+	}
+	if len(habit.Odd) != 1 || habit.Odd[0].Did.Seq != waits.Seq || training != 17 || len(habit.Trail) != 128 {
+		t.Errorf("odd %+v; of %d calls of the trail, %d are the training's", habit.Odd, len(habit.Trail), training)
+	}
+}

@@ -315,12 +315,13 @@ func (p *participant) lingers() bool {
 	return false
 }
 
-// inOtherLane reports whether the ranks of a meeting use a slot's communicator in another lane than the meeting's. A
-// rank's calls there don't keep it from coming.
+// inOtherLane reports whether the ranks of a meeting use a slot's communicator in another lane than the meeting's, so
+// that a rank's calls there don't keep it from coming. The steps of a training may lead to the meeting, though, which
+// another goroutine comes to, unless they go on without it.
 func (m *meeting) inOtherLane(s *Slot) bool {
 	for _, p := range m.present {
 		if own := p.actor.slotIn(s.Comm); own != nil {
-			return own.Lane != p.slot.Lane
+			return own.Lane != p.slot.Lane && (!own.Steps || p.aside(own))
 		}
 	}
 	return false

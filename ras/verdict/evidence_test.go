@@ -187,6 +187,25 @@ func TestLastCallIsOfTheLane(t *testing.T) {
 	}
 }
 
+// TestStepsOfAnotherLane: a rank whose training goes on may come to a call of another goroutine, unless the training of
+// those in the call has gone on for whole steps.
+func TestStepsOfAnotherLane(t *testing.T) {
+	for _, aside := range []bool{false, true} {
+		steps := func(n *verdict.Note, s *verdict.Slot) {
+			n.Slots[1].Lane, n.Slots[1].Steps = 1, true
+			if aside {
+				s.Aside = []int{1}
+			}
+		}
+		j := newJob(3).comm("tp", 0, 1, 2).did("tp", 9, allReduce, 10*time.Millisecond, 0, 1, 2).
+			with(steps, 0, 1, 2).in(world, 41, allReduce, s6, 2, s6, 0, 1).did(world, 40, allReduce, s6, 2)
+		verdicts, soon := verdict.Diagnose(j)
+		if len(verdicts) == 1 != aside || soon == aside {
+			t.Errorf("with a training that goes on beside the call %t: %v", aside, verdicts)
+		}
+	}
+}
+
 // TestUnseenRankOfAChild: the ranks of a communicator that was made of another one have processes, so they have not
 // called for it.
 func TestUnseenRankOfAChild(t *testing.T) {

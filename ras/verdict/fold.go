@@ -180,7 +180,7 @@ func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int, now 
 	for lane, members := range habit.Lanes {
 		for _, generation := range members {
 			if i, known := slots[generation]; known {
-				n.Slots[i].Lane = lane
+				n.Slots[i].Lane, n.Slots[i].Steps = lane, habit.Steps[lane] > 0
 				for _, other := range habit.Aside[generation] {
 					if k, known := slots[other]; known {
 						n.Slots[i].Aside = append(n.Slots[i].Aside, k)

@@ -182,12 +182,14 @@ type Slot struct {
 	// Messages counts the messages that this rank began, by peer, of model.MaxPeers peers at most. Counted says that
 	// these counts are complete; otherwise there may have been more. Groups counts the groups of messages.
 	// Communicators with different lanes are used by different goroutines, so that their calls have no order among each
-	// other. Aside are the communicators, by their slots' indices, whose calls don't wait for a call on this one: they
-	// went on for whole steps during such a call.
+	// other. Steps says that the calls of a lane recur in steps of several kinds of calls, as those of a training; a
+	// heartbeat's are all of one kind. Aside are the communicators, by their slots' indices, whose calls don't wait for
+	// a call on this one: they went on for whole steps during such a call.
 	Messages map[int32]model.Messages `json:"messages,omitempty"`
 	Counted  bool                     `json:"counted,omitempty"`
 	Groups   uint64                   `json:"groups,omitempty"`
 	Lane     int                      `json:"lane,omitempty"`
+	Steps    bool                     `json:"steps,omitempty"`
 	Aside    []int                    `json:"aside,omitempty"`
 
 	// Acts are the acts of the communicator's life that have begun and not ended.

@@ -158,6 +158,7 @@ type Habit struct {
 	Next  *Odd       // its Usual is the call that has always followed the last calls; nil if unknown
 	Trail []Call     // the last calls and those in flight, in the order of their starts
 	Lanes [][]uint32 // the communicators of each lane, by generation
+	Steps []int      // the number of calls in a step of each lane; 0: unknown
 	// Aside are, by a communicator's generation, the communicators on which the program went on for whole steps while a
 	// call on it lasted: their calls don't wait for such a call.
 	Aside map[uint32][]uint32
@@ -173,24 +174,23 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	}
 	slices.SortStableFunc(calls, compareMade)
 	of, members, _ := lanes(calls, h.apart)
-	habit.Lanes = members
+	habit.Lanes, habit.Steps = members, make([]int, len(members))
 	all := make([][]*Call, len(members))
 	for i, lane := range of {
 		all[lane] = append(all[lane], &calls[i])
 	}
 	errs := errorTimes(calls)
-	steps := make([]int, len(all))
 	for i, lane := range all {
 		for _, part := range cut(lane, errs) {
 			odd, next, step := newLane(part).odd()
-			steps[i] = cmp.Or(step, steps[i])
+			habit.Steps[i] = cmp.Or(step, habit.Steps[i])
 			habit.Odd = append(habit.Odd, odd...)
 			if i == of[len(of)-1] {
 				habit.Next = next // of the last part
 			}
 		}
 	}
-	habit.findAside(calls, all, steps)
+	habit.findAside(calls, all)
 	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
 	habit.Odd = habit.Odd[:min(len(habit.Odd), maxOdd)]
 	habit.Trail = lastOf(calls, of, len(members), maxTrail)
@@ -202,20 +202,20 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 // wait for a call of the step before.
 const wholeSteps = 2
 
-// findAside fills in Aside. steps has the number of calls in a step of each lane. A lane with unknown steps, because
-// its calls are all of one kind, must have gone on after whole steps of all other lanes with steps. That a lane went on
-// says nothing of its communicators without calls at that time: communicators that merely never overlapped share it.
-func (h *Habit) findAside(calls []Call, lanes [][]*Call, steps []int) {
+// findAside fills in Aside. A lane with unknown steps, because its calls are all of one kind, must have gone on after
+// whole steps of all other lanes with steps. That a lane went on says nothing of its communicators without calls at
+// that time: communicators that merely never overlapped share it.
+func (h *Habit) findAside(calls []Call, lanes [][]*Call) {
 	h.Aside = map[uint32][]uint32{}
 	for _, c := range calls {
 		end := cmp.Or(c.end, math.MaxInt64)
 		after := int64(0) // whole steps of the lanes that have any
 		for i, lane := range lanes {
-			if steps[i] == 0 || slices.Contains(h.Lanes[i], c.Generation) {
+			if h.Steps[i] == 0 || slices.Contains(h.Lanes[i], c.Generation) {
 				continue
 			}
 			first := begun(lane, c.Start)
-			if n := first + wholeSteps*steps[i]; n > len(lane) || lane[n-1].made() >= end {
+			if n := first + wholeSteps*h.Steps[i]; n > len(lane) || lane[n-1].made() >= end {
 				after = end
 			} else {
 				after = max(after, lane[n-1].made())
@@ -226,7 +226,7 @@ func (h *Habit) findAside(calls []Call, lanes [][]*Call, steps []int) {
 			continue
 		}
 		for i, lane := range lanes {
-			if steps[i] == 0 && after < end && !slices.Contains(h.Lanes[i], c.Generation) {
+			if h.Steps[i] == 0 && after < end && !slices.Contains(h.Lanes[i], c.Generation) {
 				h.addAside(c.Generation, lane[begun(lane, after):begun(lane, end)], 1)
 			}
 		}

@@ -74,6 +74,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		v.Text, before = say("%s wait for each other", ranksText(wrong)), ": "
 	case lone != nil:
 		v.Text = w.oddity(lone).text(culpritsText(wrong))
+		w.dispute(&v, lone)
 	case rule.says == otherPeer && len(deviants) == 1:
 		i := slices.IndexFunc(ring, func(e edge) bool { return e.via == deviants[0] })
 		v.Text = say("%s called for a message with %s, with which it had exchanged none before", culpritsText(wrong),

@@ -190,7 +190,7 @@ func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int, now 
 		}
 	}
 	for _, o := range habit.Odd {
-		did, instead := usualOf(p, o.Did, 0), usualOf(p, o.Usual, o.Times)
+		did, instead := usualOf(p, o.Did, o.Before), usualOf(p, o.Usual, o.Times)
 		if did != nil && instead != nil {
 			did.Seq = o.Did.Seq
 			h.Odd = append(h.Odd, Odd{*did, *instead})

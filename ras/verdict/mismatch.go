@@ -70,6 +70,9 @@ func (w *walk) mismatch(m *meeting) Verdict {
 			}
 		}
 	}
+	if len(culprits) == 1 && v.Reason == Mismatch {
+		w.dispute(&v, culprits[0])
+	}
 	return v
 }
 

@@ -116,7 +116,7 @@ type Usual struct {
 	Name  string           `json:"comm_name,omitempty"`
 	Op    tape.Signature   `json:"op"`
 	Seq   uint64           `json:"seq,omitempty"`   // of a call that was made
-	Times int              `json:"times,omitempty"` // how often it came in this place
+	Times int              `json:"times,omitempty"` // how often it came in this place, or before the odd call
 }
 
 // Slot is one rank of one communicator at one moment, with ages instead of times.

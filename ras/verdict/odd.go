@@ -53,6 +53,16 @@ func (g *graph) oddOf(a *actor, counts func(*Odd) bool) *Odd {
 	return nil
 }
 
+// dispute lowers the confidence of a verdict on a rank's call out of order if that call may be right, as the first one
+// of a checkpoint, and the other rank's wrong: the rank had never made it before, and only one other runs its program.
+func (g *graph) dispute(v *Verdict, a *actor) {
+	if odd := g.odd(a); odd != nil && odd.Did.Times == 0 && g.programs[a.program] == 2 {
+		v.Confidence = Likely
+		v.Evidence = append(v.Evidence,
+			say("%s had not made this call before: the other rank may have left it out", rankOf(a, v.Comm)))
+	}
+}
+
 // common reports whether at least half of the other ranks that run the actor's program made the same odd call in the
 // same place: it is another part of the program, such as an evaluation. If no other rank runs the program, a message
 // that ended well counts as common.

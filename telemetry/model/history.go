@@ -147,9 +147,10 @@ func (c *Call) habitual() bool { return c.Signature.Call != lifecycle.CallSplit 
 
 // Odd is a call at a point of the program where the rank had always made another call.
 type Odd struct {
-	Did   Call
-	Usual Call // the other call; its Start means nothing
-	Times int  // how often the rank made it
+	Did    Call
+	Before int  // how often the rank had made the call before
+	Usual  Call // the other call; its Start means nothing
+	Times  int  // how often the rank made it
 }
 
 // Habit compares a rank's last calls with its history.
@@ -429,7 +430,13 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, step int) {
 			step = lag
 			usual := s.calls[len(s.calls)-lag:] // the calls of a step, from the one that should come now
 			instead := func(i, place int) Odd {
-				return Odd{Did: *l.calls[i], Usual: *l.calls[usual[place]], Times: times}
+				before := 0
+				for _, id := range l.ids[:i] {
+					if id == l.ids[i] {
+						before++
+					}
+				}
+				return Odd{Did: *l.calls[i], Before: before, Usual: *l.calls[usual[place]], Times: times}
 			}
 			switch n := len(rare); {
 			case i == len(l.calls):

@@ -163,7 +163,8 @@ const (
 
 // rankOf returns the rank that a new communicator belongs to: the rank of the communicator from which it descends. A
 // communicator without a parent belongs to the process's only rank or, if the process has several, to the one with the
-// same number. A process has several ranks if it holds two ranks of one communicator.
+// same number. A process has several ranks if it holds two ranks of one communicator; whose the communicators are that
+// it made before that one isn't known then.
 func (p *Process) rankOf(c *Comm) *Rank {
 	if r := p.roots[c.root]; r != nil {
 		return r
@@ -172,6 +173,7 @@ func (p *Process) rankOf(c *Comm) *Rank {
 	others := map[*Rank]bool{} // that hold another rank of the communicator
 	for _, o := range p.comms {
 		if o.ID == c.ID {
+			p.disown(o)
 			others[o.Of] = true
 		}
 	}
@@ -197,6 +199,27 @@ func (p *Process) rankOf(c *Comm) *Rank {
 		p.roots[c.root] = found
 	}
 	return found
+}
+
+// disown takes the communicators that were made before c from c's rank, if the process seemed to have no other one, and
+// gives them to a rank without a number.
+func (p *Process) disown(c *Comm) {
+	r, unknown := c.Of, &Rank{Root: c.Of.Root, Number: -1}
+	if r.Root == c.root || len(p.ranks) > 1 {
+		return
+	}
+	for root, of := range p.roots {
+		if of == r && root < c.root {
+			p.roots[root] = unknown
+		}
+	}
+	for _, o := range p.comms {
+		if o.Of == r && o.root < c.root {
+			o.Of = unknown
+		}
+	}
+	r.Root = c.root
+	p.ranks = append(p.ranks, unknown)
 }
 
 // Comm is the live communicator of that generation; nil if there is none.

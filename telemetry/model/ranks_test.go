@@ -319,3 +319,25 @@ func TestHabitDuringAHang(t *testing.T) {
 		t.Errorf("odd %+v; of %d calls of the trail, %d are the training's", habit.Odd, len(habit.Trail), training)
 	}
 }
+
+// TestCommunicatorOfTheProcess: a communicator of processes, by which their ranks are told where to meet, is of none of
+// the ranks.
+func TestCommunicatorOfTheProcess(t *testing.T) {
+	p := newProcess(model.Limits{})
+	apply := func(generation uint32, id byte, rank, size int) *model.Rank {
+		return p.Apply(&tape.Event{
+			Comm: tape.CommInfo{ID: lifecycle.CommID{id}, Rank: rank, Size: size}, Generation: generation,
+			Root: generation, Op: tape.OpRecord{Stage: tape.StageEnd, Signature: allReduce},
+		}).Comm.Of
+	}
+	apply(1, 1, 2, 4)
+	fifth := apply(2, 2, 5, 8)
+	fourth := apply(3, 2, 4, 8)
+	of := p.Known(1).Of
+	if of == fourth || of == fifth || p.JobRank(of, 8) != -1 || p.JobRank(fifth, 8) != 5 || fifth.Root != 2 {
+		t.Errorf("the communicator of processes is rank %+v's, those of ranks are %+v's and %+v's", of, fourth, fifth)
+	}
+	if again := apply(1, 1, 2, 4); again != of {
+		t.Errorf("its next operation is rank %+v's", again)
+	}
+}

@@ -45,11 +45,13 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	if len(all) == 0 {
 		all = append(w.stalledMessages(), w.standstills()...)
 	}
-	if len(all) > 0 {
+	if slow := w.lateAgain(all); len(slow) > 0 {
+		all = slow
+	} else if len(all) > 0 {
 		if m := w.misplaced(); m != nil {
 			all = []Verdict{w.wrongColor(m, all)}
 		}
-	} else if all = w.stragglers(); len(all) == 0 {
+	} else if all, _ = w.stragglers(); len(all) == 0 {
 		all = w.leftOpen()
 	}
 	slices.SortStableFunc(all, func(a, b Verdict) int {

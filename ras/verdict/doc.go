@@ -63,5 +63,6 @@
 //
 // One rank may slow down a job that goes on. Where ranks measure how long they wait, the straggler is the rank that the
 // others wait for most of the time. In NCCL's jobs, samples of the devices tell how long each device is in collectives
-// that it has come to (Slot.Stay): the rank with the shortest stay is the one that comes last.
+// that it has come to (Slot.Stay): the rank with the shortest stay is the one that comes last. A straggler's delay is a
+// hang only when it is twice as long as usual.
 package verdict

@@ -54,11 +54,21 @@ func (h *holdUp) each(all time.Duration) time.Duration {
 func (h *holdUp) text() string {
 	whole := max(h.whole, h.time)
 	share := fmt.Sprintf("%.0f %% of the time", 100*h.each(whole).Seconds()/h.window.Seconds())
-	if h.long > 0 && 2*h.longTime > whole {
-		return fmt.Sprintf("%s, most of that in %d of %d operations, %s each", share, h.long, h.calls,
-			Age(h.each(h.longTime)/time.Duration(h.long)))
+	if h.inFew() {
+		return fmt.Sprintf("%s, most of that in %d of %d operations, %s each", share, h.long, h.calls, Age(h.delay()))
 	}
-	return fmt.Sprintf("%s, %s an operation", share, Age(h.each(whole)/time.Duration(h.calls)))
+	return fmt.Sprintf("%s, %s an operation", share, Age(h.delay()))
+}
+
+// inFew tells whether most of the waits are in a few long ones.
+func (h *holdUp) inFew() bool { return h.long > 0 && 2*h.longTime > max(h.whole, h.time) }
+
+// delay is how long each of the others usually waits.
+func (h *holdUp) delay() time.Duration {
+	if h.inFew() {
+		return h.each(h.longTime) / time.Duration(h.long)
+	}
+	return h.each(max(h.whole, h.time)) / time.Duration(h.calls)
 }
 
 // waitSums are how long ranks waited for each other.
@@ -112,8 +122,28 @@ func (w *waitSums) heldBy(key commRank) []*participant {
 	})
 }
 
-// stragglers are the verdicts on ranks that others waited for, each on the communicator where the wait was longest.
-func (g *graph) stragglers() []Verdict {
+// lateAgain are the verdicts on stragglers if the ranks wait for nothing but these, and not twice as long as usual;
+// else none. Where a straggler is slower than the threshold, each of its delays is a stall.
+func (g *graph) lateAgain(all []Verdict) []Verdict {
+	late := func(v Verdict) bool { return v.Reason == NotEntered && len(v.Culprits) > 0 }
+	if len(all) == 0 || slices.ContainsFunc(all, func(v Verdict) bool { return !late(v) }) {
+		return nil
+	}
+	verdicts, delays := g.stragglers()
+	for i := range all {
+		for _, r := range all[i].Culprits {
+			k := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Culprits[0].Same(r) })
+			if k < 0 || time.Duration(waited(&all[i])) > 2*delays[k] {
+				return nil
+			}
+		}
+	}
+	return verdicts
+}
+
+// stragglers are the verdicts on ranks that others waited for, each on the communicator where the wait was longest, and
+// how long each wait usually is.
+func (g *graph) stragglers() (verdicts []Verdict, delays []time.Duration) {
 	w := newWaitSums(g)
 	most := map[*actor]time.Duration{} // how long the others waited for each rank
 	for _, key := range w.order {
@@ -127,7 +157,6 @@ func (g *graph) stragglers() []Verdict {
 	}
 	slices.Sort(usual)
 	told := map[*actor]bool{}
-	var verdicts []Verdict
 	for _, key := range w.order {
 		h, slot, mean := w.held[key], w.held[key].slot, w.held[key].mean()
 		p := g.ranks[key]
@@ -166,9 +195,9 @@ func (g *graph) stragglers() []Verdict {
 		if p.actor.note.Where != "" {
 			v.Evidence = append(v.Evidence, say("%s is between its calls: %s", r, p.actor.note.Where))
 		}
-		verdicts = append(verdicts, v)
+		verdicts, delays = append(verdicts, v), append(delays, h.delay())
 	}
-	return verdicts
+	return verdicts, delays
 }
 
 // hasMessages tells whether the rank has sent or received any.

@@ -218,8 +218,7 @@ func (a *attachFlags) run(cmd *cobra.Command, program []string) error {
 		// The last job's tapes are kept, for its post-mortem. The less room is left, the smaller this job's tapes are.
 		_ = tape.MakeRoom(dir, max(spare, 1))
 	}
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded()...) // before the agent starts, so that no signal kills it
+	signals := forwarded() // before the agent starts, so that no signal kills it
 	agent, err := a.start(cmd.Context())
 	if err != nil {
 		return err

@@ -47,17 +47,14 @@ ranks: NCCL doesn't report the rest.
 			if err != nil {
 				return err
 			}
+			var shown interface{ write(io.Writer) error } = report
 			if topology {
-				places := topologyOf(report)
-				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), places)
-				}
-				return places.write(cmd.OutOrStdout())
+				shown = topologyOf(report)
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), report)
+				return writeJSON(cmd.OutOrStdout(), shown)
 			}
-			return report.write(cmd.OutOrStdout())
+			return shown.write(cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -148,8 +147,7 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 		return err
 	}
 	cfg.TapesAt = cmp.Or(cfg.TapeDir, tape.DefaultDir())
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded()...)
+	signals := forwarded()
 	defer signal.Stop(signals)
 	cfg.Signals = signals
 	cfg.AtEnd = func(ctx context.Context) string { return sendLeft(ctx, &cfg) }
@@ -195,12 +193,18 @@ func sendLeft(ctx context.Context, cfg *job.Config) string {
 	}
 }
 
-// forwarded returns the signals that the launcher passes on: those that are not ignored, as under nohup, and SIGINT,
-// which shells ignore for every background job. SIGPIPE is one of them, so that a closed output ends the job.
-func forwarded() []os.Signal {
-	all := []os.Signal{
+// forwarded delivers the signals that the launcher passes on, until signal.Stop: those that are not ignored, as under
+// nohup, and SIGINT, which shells ignore for every background job. SIGPIPE is one of them, so that a closed output ends
+// the job.
+func forwarded() chan os.Signal {
+	signals := make(chan os.Signal, 16)
+	for _, sig := range []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGPIPE,
+	} {
+		if sig == syscall.SIGINT || !signal.Ignored(sig) {
+			signal.Notify(signals, sig)
+		}
 	}
-	return slices.DeleteFunc(all, func(sig os.Signal) bool { return sig != syscall.SIGINT && signal.Ignored(sig) })
+	return signals
 }

@@ -74,9 +74,7 @@ calls on its communicator. --beside adds measurements of other libraries, from f
 	}
 	cmd.Flags().StringVar(&sizes, "sizes", "8:64M",
 		`sizes in bytes: "8,64K", or a range "8:64M" (each 8 times the previous)`)
-	cmd.Flags().DurationVar(&plan.Budget, "budget", 500*time.Millisecond, "time to spend on one size")
-	cmd.Flags().IntVar(&plan.Min, "min", 5, "minimum number of iterations for one size")
-	cmd.Flags().IntVar(&plan.Max, "max", 20_000, "maximum number of iterations for one size")
+	setupFlags(cmd, &plan.Setup, 500*time.Millisecond, 20_000)
 	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4, 8, 16}, "numbers of processes; 0 for none")
 	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI if it is installed")
@@ -85,15 +83,29 @@ calls on its communicator. --beside adds measurements of other libraries, from f
 	return cmd
 }
 
-// completePlan checks the flags, and parses the sizes.
-func completePlan(plan *bench.Plan, sizes string) (err error) {
-	if plan.Sizes, err = bench.ParseSizes(sizes); err != nil {
+// setupFlags adds the flags of a Setup, apart from its sizes, with the defaults for budget and max.
+func setupFlags(cmd *cobra.Command, s *bench.Setup, budget time.Duration, most int) {
+	cmd.Flags().DurationVar(&s.Budget, "budget", budget, "time to spend on one size")
+	cmd.Flags().IntVar(&s.Min, "min", 5, "minimum number of iterations for one size")
+	cmd.Flags().IntVar(&s.Max, "max", most, "maximum number of iterations for one size")
+}
+
+// completeSetup checks the flags of a Setup, and parses the sizes.
+func completeSetup(s *bench.Setup, sizes string) (err error) {
+	if s.Sizes, err = bench.ParseSizes(sizes); err != nil {
 		return fmt.Errorf("--sizes: %w", err)
 	}
+	return cmp.Or(
+		allow(s.Min >= 1, "--min", s.Min, "1 or more"),
+		allow(s.Max >= s.Min, "--max", s.Max, "--min or more"),
+		allow(s.Budget > 0, "--budget", s.Budget, "a duration above 0"),
+	)
+}
+
+// completePlan checks the flags, and parses the sizes.
+func completePlan(plan *bench.Plan, sizes string) (err error) {
 	if err := cmp.Or(
-		allow(plan.Min >= 1, "--min", plan.Min, "1 or more"),
-		allow(plan.Max >= plan.Min, "--max", plan.Max, "--min or more"),
-		allow(plan.Budget > 0, "--budget", plan.Budget, "a duration above 0"),
+		completeSetup(&plan.Setup, sizes),
 		several("--processes", &plan.Processes),
 		several("--in-process", &plan.InProcess),
 	); err != nil {

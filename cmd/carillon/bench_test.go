@@ -45,14 +45,15 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// TestFlagsWithoutEffect: flags that would be ignored are refused.
-func TestFlagsWithoutEffect(t *testing.T) {
+// TestFlagsRefused: flags that would be ignored or can't be used are refused before anything is measured.
+func TestFlagsRefused(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
 		{[]string{"bench", "--beside", "x"}, "--beside is for measuring on GPUs"},
 		{[]string{"bench", "--gpu", "2", "--processes", "2"}, "--processes is for measuring on the host"},
+		{[]string{"tune", "--max", "0"}, "--max is 0, allowed is --min or more"},
 		{[]string{"tune", "-o", filepath.Join(t.TempDir(), "none", "x")}, "--output: open "},
 	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], c.args...)

@@ -33,8 +33,8 @@ else on the GPUs while measuring.`,
   ` + enginecuda.TuningVariable + `=tuning.json carillon bench --gpu 2`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if s.Sizes, err = bench.ParseSizes(sizes); err != nil {
-				return usageError(cmd, fmt.Errorf("--sizes: %w", err))
+			if err := completeSetup(&s, sizes); err != nil {
+				return usageError(cmd, err)
 			}
 			pushed, err := bench.ParseSizes(pushSizes)
 			if err != nil {
@@ -86,8 +86,6 @@ else on the GPUs while measuring.`,
 	cmd.Flags().StringVar(&pushSizes, "push-sizes", "4M,8M,16M,32M,64M,128M,256M,512M",
 		"sizes in bytes at which reductions may write to other ranks instead of reading from them")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "the file to write (default: standard output)")
-	cmd.Flags().DurationVar(&s.Budget, "budget", 50*time.Millisecond, "time to spend on one size")
-	cmd.Flags().IntVar(&s.Min, "min", 5, "minimum number of iterations for one size")
-	cmd.Flags().IntVar(&s.Max, "max", 200, "maximum number of iterations for one size")
+	setupFlags(cmd, &s, 50*time.Millisecond, 200)
 	return cmd
 }

@@ -69,11 +69,7 @@ func GPUs(ctx context.Context, s Setup, collectives []Collective, ranks int, com
 func (w *world) measure(ctx context.Context, s Setup, c Collective, bytes int) (result GPUResult, err error) {
 	send, recv := c.elements(bytes, len(w.ranks))
 	bytes = 4 * max(send, recv)
-	defer func() {
-		for _, r := range w.ranks {
-			err = errors.Join(err, r.forget())
-		}
-	}()
+	defer w.forget(&err)
 	err = w.all(ctx, func(_ context.Context, r *onGPU) error { return r.prepare(ctx, s, c, bytes) })
 	if err == nil {
 		err = w.all(ctx, func(ctx context.Context, r *onGPU) error { return r.check(ctx, c, bytes) })
@@ -199,13 +195,14 @@ func (r *onGPU) captured(put func() error) (launch func() error, err error) {
 	return func() error { return x.Launch(r.stream) }, nil
 }
 
-// forget frees what prepare made.
-func (r *onGPU) forget() (err error) {
-	for _, x := range r.graphs {
-		err = errors.Join(err, x.Destroy())
+// forget frees the sides and their graphs, and adds its errors to err.
+func (w *world) forget(err *error) {
+	for _, r := range w.ranks {
+		for _, x := range r.graphs {
+			*err = errors.Join(*err, x.Destroy())
+		}
+		r.graphs, r.sides = nil, nil
 	}
-	r.graphs, r.sides = nil, nil
-	return err
 }
 
 // ours returns a function that calls Carillon's collective.

@@ -162,11 +162,7 @@ func tuneTimes(ctx context.Context, s Setup, ranks int, sizes []int, call Collec
 // measureGraph is the time of a call in a graph, on the slowest rank. bytes are counted as in a limit: those of the
 // buffer for an all-reduce, else those of a rank's part.
 func (w *world) measureGraph(ctx context.Context, s Setup, call Collective, bytes int) (took time.Duration, err error) {
-	defer func() {
-		for _, r := range w.ranks {
-			err = errors.Join(err, r.forget())
-		}
-	}()
+	defer w.forget(&err)
 	n := s.batch(bytes)
 	if call != AllReduce {
 		bytes *= len(w.ranks)

@@ -123,10 +123,11 @@ func (x *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (x *page) look(v *view, results []Result) {
+	conditions := x.server.cfg.Conditions.List()
 	for _, result := range results {
+		isShown := func(c Condition) bool { return c.Code == result.Name }
 		switch {
-		case result.Err != nil && slices.ContainsFunc(x.server.cfg.Conditions.List(),
-			func(c Condition) bool { return c.Code == result.Name }):
+		case result.Err != nil && slices.ContainsFunc(conditions, isShown):
 			v.Above = append(v.Above, result.Name)
 		case result.Err != nil:
 			v.Failed = append(v.Failed, result)
@@ -143,7 +144,7 @@ func (x *page) look(v *view, results []Result) {
 			verdicts = v.Snapshot.Verdicts
 		}
 	}
-	for _, c := range x.server.cfg.Conditions.List() {
+	for _, c := range conditions {
 		switch {
 		case slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.ID == c.Subject }): // shown itself
 		case c.Silent():

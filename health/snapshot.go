@@ -59,6 +59,9 @@ func (r *Rank) Process() string {
 	return verdict.Rank{Member: r.Member, Host: r.Host, PID: r.PID}.Process()
 }
 
+// Running tells whether the rank's process is running, as far as is known.
+func (r *Rank) Running() bool { return r.State == "alive" || r.State == "suspect" }
+
 // Verdict is an open verdict.
 type Verdict struct {
 	Job   string    `json:"job,omitempty"`

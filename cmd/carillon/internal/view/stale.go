@@ -42,10 +42,8 @@ func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
 
 // Unanswered records that the process of a snapshot no longer answers.
 func (v *View) Unanswered(of *health.Snapshot) {
-	key := keyOf(of)
-	if p, ok := v.told[key]; ok {
+	if p := v.told[keyOf(of)]; p != nil {
 		p.unanswered = true
-		v.told[key] = p
 	}
 }
 

@@ -24,9 +24,9 @@ type View struct {
 	size     int
 	verdicts map[verdictKey]health.Verdict
 	ranks    map[rankKey]health.Rank
-	told     map[rankKey]part // each process's last snapshot
-	local    []Local          // nil: communicators come from snapshots only
-	heard    time.Time        // the time of the last snapshot
+	told     map[rankKey]*part // each process's last snapshot
+	local    []Local           // nil: communicators come from snapshots only
+	heard    time.Time         // the time of the last snapshot
 }
 
 // Job sets the job's name until the first snapshot.
@@ -61,12 +61,12 @@ func (v *View) Merge(now time.Time, snapshots ...*health.Snapshot) {
 		return
 	}
 	if v.told == nil {
-		v.told = map[rankKey]part{}
+		v.told = map[rankKey]*part{}
 	}
 	v.heard, v.verdicts, v.ranks = now, map[verdictKey]health.Verdict{}, map[rankKey]health.Rank{}
 	for _, s := range snapshots {
 		v.job, v.size = s.Job, s.Size
-		v.told[keyOf(s)] = part{Snapshot: s, at: now}
+		v.told[keyOf(s)] = &part{Snapshot: s, at: now}
 		for i := range s.Verdicts {
 			v.verdicts[verdictKey{s.Verdicts[i].Job, s.Verdicts[i].ID}] = s.Verdicts[i]
 		}
@@ -76,7 +76,7 @@ func (v *View) Merge(now time.Time, snapshots ...*health.Snapshot) {
 			}
 		}
 	}
-	maps.DeleteFunc(v.told, func(key rankKey, _ part) bool {
+	maps.DeleteFunc(v.told, func(key rankKey, _ *part) bool {
 		return v.ranks[key].State == "dead" || v.ranks[key].State == "left"
 	})
 }
@@ -91,7 +91,7 @@ func (v *View) Tapes(comms []Local) { v.local = comms }
 // Sound tells whether the process of a snapshot is running, as far as is known.
 func (v *View) Sound(of *health.Snapshot) bool {
 	r, ok := v.ranks[keyOf(of)]
-	return !ok || r.State == stateAlive || r.State == "suspect"
+	return !ok || r.Running()
 }
 
 // Report returns the view at a moment.
@@ -111,7 +111,7 @@ func (v *View) Report(now time.Time) *Report {
 	var conditions []rankCondition
 	for key, p := range v.told {
 		r.Told = append(r.Told, p.Rank)
-		old, stale := v.staleness(now, key, &p)
+		old, stale := v.staleness(now, key, p)
 		age := 0.0
 		if stale {
 			age = old.Age

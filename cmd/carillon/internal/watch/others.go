@@ -39,7 +39,7 @@ func Others(job *find.Job, targets []endpoint.Target, answers map[endpoint.Targe
 		}
 		for _, r := range s.Ranks {
 			key := process{r.Host, r.PID}
-			if r.URL == "" || known[key] || !running(&r) {
+			if r.URL == "" || known[key] || !r.Running() {
 				continue
 			}
 			to, err := endpoint.ParseURL(r.URL)
@@ -66,5 +66,3 @@ func exposure(url string) int {
 		return 2
 	}
 }
-
-func running(r *health.Rank) bool { return r.State == "alive" || r.State == "suspect" }

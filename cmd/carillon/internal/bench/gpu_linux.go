@@ -166,8 +166,8 @@ func (r *onGPU) prepare(ctx context.Context, s Setup, c Collective, bytes int) e
 	add(copied, r.comm.Wait)
 	add(repeat(n, func() error { return r.nothing.launch(r.stream) }), r.comm.Wait)
 	if r.nccl != nil {
-		add(r.batchNCCL(r.nccl.eager, c, bytes, n), r.waitNCCL)
-		launch, err := r.captured(r.batchNCCL(r.nccl.graph, c, bytes, n))
+		add(r.batchNCCL(r.nccl[eager], c, bytes, n), r.waitNCCL)
+		launch, err := r.captured(r.batchNCCL(r.nccl[graph], c, bytes, n))
 		if err != nil {
 			return err
 		}

@@ -31,11 +31,11 @@ func theirs(err error) error {
 
 // ncclComms are a rank's communicators of NCCL. Graphs have one of their own: in NCCL 2.28.9, a captured call slows
 // down later eager calls on its communicator, even after the graph is gone, and whatever NCCL_GRAPH_MIXING_SUPPORT is.
-type ncclComms struct{ eager, graph *nccl.Comm }
+type ncclComms [2]*nccl.Comm // by eager and graph
 
 // each calls do for every communicator that exists.
 func (c *ncclComms) each(do func(*nccl.Comm) error) (err error) {
-	for _, comm := range []*nccl.Comm{c.eager, c.graph} {
+	for _, comm := range c {
 		if comm != nil {
 			err = errors.Join(err, do(comm))
 		}
@@ -45,7 +45,7 @@ func (c *ncclComms) each(do func(*nccl.Comm) error) (err error) {
 
 // openNCCL makes NCCL's communicators over the ranks. NCCL's functions are called directly, by each rank on a thread of
 // its own.
-func (w *world) openNCCL(ctx context.Context) (err error) {
+func (w *world) openNCCL(ctx context.Context) error {
 	if ranks, gpus := len(w.ranks), len(w.contexts); ranks > gpus {
 		return fmt.Errorf("%d ranks share %d GPUs, and NCCL needs a GPU for each rank", ranks, gpus)
 	}
@@ -62,17 +62,16 @@ func (w *world) openNCCL(ctx context.Context) (err error) {
 	for _, r := range w.ranks {
 		r.nccl = &ncclComms{}
 	}
-	if err = w.initNCCL(ctx, library, func(c *ncclComms) **nccl.Comm { return &c.eager }); err == nil {
-		err = w.initNCCL(ctx, library, func(c *ncclComms) **nccl.Comm { return &c.graph })
-	}
-	if err != nil {
-		return errors.Join(err, w.endNCCL(ctx, false))
+	for _, which := range []int{eager, graph} {
+		if err := w.initNCCL(ctx, library, which); err != nil {
+			return errors.Join(err, w.endNCCL(ctx, false))
+		}
 	}
 	return nil
 }
 
 // initNCCL makes one of the communicators.
-func (w *world) initNCCL(ctx context.Context, library *nccl.Library, which func(*ncclComms) **nccl.Comm) error {
+func (w *world) initNCCL(ctx context.Context, library *nccl.Library, which int) error {
 	id, err := library.NewID()
 	if err != nil {
 		return err
@@ -80,15 +79,14 @@ func (w *world) initNCCL(ctx context.Context, library *nccl.Library, which func(
 	g, now := errgroup.WithContext(ctx)
 	for _, r := range w.ranks {
 		g.Go(func() error {
-			comm := which(r.nccl)
 			err := r.context.Within(func() (err error) {
-				*comm, err = library.Init(id, r.rank, len(w.ranks))
+				r.nccl[which], err = library.Init(id, r.rank, len(w.ranks))
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			return settle(now, *comm)
+			return settle(now, r.nccl[which])
 		})
 	}
 	return g.Wait()

@@ -33,8 +33,6 @@ type screen struct {
 	colored bool
 
 	events []*bus.Event
-	report *view.Report
-	note   string
 	drawn  []byte
 
 	winch  chan os.Signal
@@ -84,14 +82,13 @@ func (s *screen) Event(ev *bus.Event) {
 }
 
 func (s *screen) State(r *view.Report, note string) {
-	s.report, s.note = r, note
 	columns, rows, err := term.GetSize(int(s.out.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {
 		columns, rows = 80, 24
 	}
 	frame := view.Frame{Report: r, Events: s.events, Note: note, Columns: columns - 1, Rows: rows, Colored: s.colored}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s", beginFrame)
+	b.WriteString(beginFrame)
 	for i, l := range frame.Lines() {
 		if i > 0 {
 			b.WriteString("\r\n")

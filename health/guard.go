@@ -90,8 +90,8 @@ func (s *Server) refusal(r *http.Request) string {
 		}
 		return ""
 	}
-	c, ok := r.Context().Value(connectionKey{}).(*connection)
-	if !ok {
+	c := connectionOf(r)
+	if c == nil {
 		return "" // another server's connection, which let it in
 	}
 	if err := c.ours(); err != nil {

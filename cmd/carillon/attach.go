@@ -281,10 +281,7 @@ func (a *attachFlags) run(cmd *cobra.Command, program []string) error {
 			}
 		}
 	}
-	if code != 0 {
-		return exitCode(code)
-	}
-	return nil
+	return exitCode(code)
 }
 
 // lateSignal is how long after its program's end attach still takes a signal for the cause: a signal to all processes

@@ -66,7 +66,13 @@ type exitError struct {
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
 
-func exitCode(code int) error { return &exitError{code: code} }
+// exitCode is an error without a message, or nil if code is 0.
+func exitCode(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
 
 var errInterrupted = &exitError{128 + int(unix.SIGINT), errors.New("interrupted")}
 

@@ -158,10 +158,8 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 		return usageError(cmd, err)
 	case err != nil:
 		return cannotRun(err)
-	case result.ExitCode() != 0:
-		return exitCode(result.ExitCode()) // the job has printed why
 	}
-	return nil
+	return exitCode(result.ExitCode()) // the job has printed why
 }
 
 // sendTime bounds the time in which the launcher sends the spans of dead ranks after the job's end.

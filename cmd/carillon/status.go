@@ -58,10 +58,7 @@ wrong.`,
 			if _, err := out.Write(text); err != nil {
 				return err
 			}
-			if code := report.Code(); code != 0 {
-				return exitCode(code)
-			}
-			return nil
+			return exitCode(report.Code())
 		},
 	}
 	t.flags(cmd)

@@ -116,11 +116,7 @@ func (m *Meeting) refute(key string, rank rendezvous.Member) *Outcome {
 func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []byte, deliver func(*Outcome)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if refuted := m.refute(key, rank); refuted != nil {
-		deliver(refuted)
-		return
-	}
-	ex, refused := m.exchange(key, rank.Size)
+	ex, refused := m.exchange(key, rank)
 	if refused != nil {
 		deliver(refused)
 		return
@@ -142,10 +138,7 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	if twice || rank.Size != ex.roll.Size || rank.Rank < 0 || rank.Rank >= rank.Size {
 		ex.failed = true
 	}
-	if len(ex.roll.Members) < 2*ex.roll.Size+16 { // a program in a loop may send any number
-		ex.roll.Members = append(ex.roll.Members, rank)
-	}
-
+	ex.list(rank)
 	if ex.failed {
 		// It is not added to the waiting ranks, as another process with its number may be there.
 		ex.fail()
@@ -164,8 +157,11 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	}
 }
 
-// exchange returns the exchange of a key, which it makes if the key is new, or why a rank can't join it.
-func (m *Meeting) exchange(key string, size int) (ex *exchange, refused *Outcome) {
+// exchange returns the exchange of a key, which it makes if the key is new, or why a rank can't take part in it.
+func (m *Meeting) exchange(key string, rank rendezvous.Member) (ex *exchange, refused *Outcome) {
+	if refuted := m.refute(key, rank); refuted != nil {
+		return nil, refuted
+	}
 	ex = m.exchanges[key]
 	switch {
 	case m.forgotten != "":
@@ -173,7 +169,7 @@ func (m *Meeting) exchange(key string, size int) (ex *exchange, refused *Outcome
 	case ex == nil && len(m.exchanges) >= maxKeys:
 		return nil, &Outcome{Refused: "too many keys were used with this unique id; make a new one"}
 	case ex == nil:
-		ex = m.open(key, size)
+		ex = m.open(key, rank.Size)
 	case ex.done:
 		return nil, &Outcome{
 			Refused: "this key was used before; each exchange of a unique id needs a key of its own",
@@ -236,11 +232,7 @@ func (m *Meeting) Absent(
 ) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if refuted := m.refute(key, rank); refuted != nil {
-		deliver(refuted)
-		return
-	}
-	ex, refused := m.exchange(key, rank.Size)
+	ex, refused := m.exchange(key, rank)
 	if refused != nil {
 		deliver(refused)
 		return
@@ -252,8 +244,8 @@ func (m *Meeting) Absent(
 	}
 	if i := slices.IndexFunc(ex.roll.Members, again); i >= 0 {
 		ex.roll.Members[i] = rank
-	} else if len(ex.roll.Members) < 2*ex.roll.Size+16 {
-		ex.roll.Members = append(ex.roll.Members, rank)
+	} else {
+		ex.list(rank)
 	}
 	ex.fail()
 	deliver(&Outcome{Failed: ex.snapshot()})
@@ -312,6 +304,13 @@ func (m *Meeting) Roll(key string) *rendezvous.Roll {
 		return nil
 	}
 	return ex.snapshot()
+}
+
+// list puts a member on the roll, up to a bound: a program in a loop may send any number.
+func (ex *exchange) list(member rendezvous.Member) {
+	if len(ex.roll.Members) < 2*ex.roll.Size+16 {
+		ex.roll.Members = append(ex.roll.Members, member)
+	}
 }
 
 func (ex *exchange) fail() {

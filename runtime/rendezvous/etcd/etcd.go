@@ -3,6 +3,7 @@ package etcd
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,7 +61,7 @@ func New(config *Config, id lifecycle.UniqueID, log *slog.Logger) (*Rendezvous, 
 	}
 	r := &Rendezvous{
 		config: config, prefix: config.prefix + "/" + lifecycle.RootCommID(id).String() + "/",
-		room: newRoom(newName(), s), log: cmp.Or(log, slog.Default()), turn: make(chan struct{}, 1),
+		room: newRoom(rand.Text(), s), log: cmp.Or(log, slog.Default()), turn: make(chan struct{}, 1),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil
@@ -260,7 +261,7 @@ func (r *Rendezvous) connect(ctx context.Context, me rendezvous.Member) (err err
 	r.member = me
 	here := []entry{{rankKeys + r.room.own, me}}
 	if me.Rank == 0 { // in one transaction, so that no rank sees rank 0 without a generation
-		here = append(here, entry{generationKey, newName()})
+		here = append(here, entry{generationKey, rand.Text()})
 	}
 	if err := r.put(ctx, s, here...); err != nil {
 		return err

@@ -3,7 +3,6 @@ package etcd
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 
@@ -55,6 +54,3 @@ func (s seal) open(key, value []byte, v any) bool {
 	text, err := s.Open(nil, nil, value, key)
 	return err == nil && json.Unmarshal(text, v) == nil
 }
-
-// newName is a random name.
-func newName() string { return rand.Text() }

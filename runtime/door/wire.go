@@ -247,12 +247,15 @@ func (s *Sealed) Seal(to, p []byte) []byte {
 // SealedSize returns the size of Seal's records for n bytes.
 func SealedSize(n int) int { return n + (n+maxPayload-1)/maxPayload*(headSize+tagSize) }
 
-// CloseWrite shuts down the writing side, or closes a Conn that has no sides.
-func (s *Sealed) CloseWrite() error {
-	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
+// CloseWrite is the function CloseWrite, for the Conn below.
+func (s *Sealed) CloseWrite() error { return CloseWrite(s.Conn) }
+
+// CloseWrite shuts down the writing side of a connection, or closes one that has no sides.
+func CloseWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
-	return s.Close()
+	return conn.Close()
 }
 
 // must is for functions that fail only with keys of a wrong size.

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
@@ -119,10 +120,8 @@ func (p *peer) drain() {
 	for {
 		p.mu.Lock()
 		if len(p.queue) == 0 {
-			if half, ok := p.conn.(interface{ CloseWrite() error }); p.ended && ok {
-				_ = half.CloseWrite() // it fails on a broken connection
-			} else if p.ended {
-				_ = p.conn.Close()
+			if p.ended {
+				_ = door.CloseWrite(p.conn) // it fails on a broken connection
 			}
 			p.running = false
 			p.mu.Unlock()

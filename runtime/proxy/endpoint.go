@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -172,12 +173,7 @@ func (e *Endpoint) Open(self int, routes Routes, members []Member, remote []int,
 }
 
 // Rails returns the peers to which the rank needs a connection.
-func (e *Endpoint) Rails() (peers []int) {
-	for peer := range e.rails {
-		peers = append(peers, peer)
-	}
-	return peers
-}
+func (e *Endpoint) Rails() []int { return slices.Collect(maps.Keys(e.rails)) }
 
 // Rail returns the user of the connection to a peer.
 func (e *Endpoint) Rail(peer int) tcp.User { return e.rails[peer] }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -427,10 +428,7 @@ func (p *Proxy) Close(patience time.Duration) {
 		case <-timeout.C:
 		}
 		p.mu.Lock()
-		all := make([]*Endpoint, 0, len(p.endpoints))
-		for _, e := range p.endpoints {
-			all = append(all, e)
-		}
+		all := slices.Collect(maps.Values(p.endpoints))
 		p.mu.Unlock()
 		for _, e := range all {
 			e.abandon()

@@ -365,16 +365,14 @@ func (r *rail) arrived() error {
 		c.state.Or(confirmed)
 	case kindBye:
 		c.end(transport.PeerClosed(c.peer))
-	case kindNotice:
+	case kindNotice, kindLost:
 		n, err := transport.DecodeNotice(r.notice)
 		if err != nil {
 			return err
 		}
-		c.lost(&transport.NoticeError{Peer: c.peer, Notice: n})
-	case kindLost:
-		n, err := transport.DecodeNotice(r.notice)
-		if err != nil {
-			return err
+		if r.head.kind == kindNotice {
+			c.lost(&transport.NoticeError{Peer: c.peer, Notice: n})
+			return nil
 		}
 		c.lost(&lifecycle.PeerError{
 			Code: n.Code, Rank: c.peer, Self: r.e.self, Detail: fmt.Sprintf("%s; rank %d tells", n.Detail, r.peer),

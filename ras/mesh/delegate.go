@@ -72,7 +72,7 @@ func (d *delegate) missed(name string) bool {
 }
 
 func (d *delegate) NodeMeta(limit int) []byte {
-	meta := appendMeta(nil, &d.m.self)
+	meta := encodeMeta(&d.m.self)
 	return meta[:min(len(meta), limit)]
 }
 
@@ -83,7 +83,7 @@ func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
 func (d *delegate) LocalState(bool) []byte {
 	d.m.mu.Lock()
 	defer d.m.mu.Unlock()
-	return appendFates(nil, d.m.table.fates(time.Now()))
+	return encodeFates(d.m.table.fates(time.Now()))
 }
 
 func (d *delegate) MergeRemoteState(b []byte, _ bool) {

@@ -95,10 +95,9 @@ func readInstance(r *wire.Reader) instance {
 
 const maxFates = 512
 
-func appendFates(b []byte, fates []fate) []byte {
+func encodeFates(fates []fate) []byte {
 	fates = fates[:min(len(fates), maxFates)]
-	b = append(b, wireVersion)
-	b = binary.AppendUvarint(b, uint64(len(fates)))
+	b := binary.AppendUvarint([]byte{wireVersion}, uint64(len(fates)))
 	for i := range fates {
 		b = appendFate(b, &fates[i])
 	}

@@ -54,9 +54,9 @@ func TestEveryMessageIsReadAsItWasWrittenAndNotWhenCutShort(t *testing.T) {
 		want   any
 		decode func([]byte) (any, error)
 	}{
-		{"meta", appendMeta(nil, &sampleMember), sampleMember, func(b []byte) (any, error) { return decodeMeta(b) }},
+		{"meta", encodeMeta(&sampleMember), sampleMember, func(b []byte) (any, error) { return decodeMeta(b) }},
 		{"fate", fateMessage(&sampleFate)[2:], sampleFate, func(b []byte) (any, error) { return decode(b, readFate) }},
-		{"fates", appendFates(nil, fates), fates, func(b []byte) (any, error) { return decodeFates(b) }},
+		{"fates", encodeFates(fates), fates, func(b []byte) (any, error) { return decodeFates(b) }},
 		{
 			"name", nameMessage(msgCheck, sampleInstance)[2:], sampleInstance,
 			func(b []byte) (any, error) { return decode(b, readInstance) },
@@ -120,14 +120,14 @@ func TestBoundsOfMessages(t *testing.T) {
 }
 
 func FuzzMeta(f *testing.F) {
-	f.Add(appendMeta(nil, &sampleMember))
+	f.Add(encodeMeta(&sampleMember))
 	f.Add([]byte{metaVersion})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeMeta(b)
 		if err != nil {
 			return
 		}
-		again, err := decodeMeta(appendMeta(nil, &m))
+		again, err := decodeMeta(encodeMeta(&m))
 		if err != nil || again != m {
 			t.Errorf("%+v was read again as %+v, %v", m, again, err)
 		}
@@ -138,14 +138,14 @@ func FuzzMeta(f *testing.F) {
 }
 
 func FuzzFates(f *testing.F) {
-	f.Add(appendFates(nil, []fate{sampleFate, sampleFate}))
+	f.Add(encodeFates([]fate{sampleFate, sampleFate}))
 	f.Add(fateMessage(&sampleFate))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fates, err := decodeFates(b)
 		if err != nil {
 			return
 		}
-		again, err := decodeFates(appendFates(nil, fates))
+		again, err := decodeFates(encodeFates(fates))
 		if d := cmp.Diff(fates, again, equal); err != nil || d != "" {
 			t.Errorf("%v, read first and again:\n%s", err, d)
 		}

@@ -105,13 +105,13 @@ const (
 	maxName = MaxHost + 1 + 20
 )
 
-// appendMeta encodes what memberlist carries about a member. A later build may append fields: a reader ignores what it
+// encodeMeta encodes what memberlist carries about a member. A later build may append fields: a reader ignores what it
 // doesn't know.
 //
 //	version u8 | process.ID | rank v | job size uv | instance u64 | host text | health text
 //	of one that Keeps: 1 u8
-func appendMeta(b []byte, m *Member) []byte {
-	b = m.Append(append(b, metaVersion)) // its process.ID
+func encodeMeta(m *Member) []byte {
+	b := m.Append([]byte{metaVersion}) // its process.ID
 	b = binary.AppendVarint(b, int64(m.Rank))
 	b = binary.AppendUvarint(b, uint64(m.JobSize))
 	b = binary.LittleEndian.AppendUint64(b, m.Instance)

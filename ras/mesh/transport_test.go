@@ -268,7 +268,7 @@ func TestMalformedMessages(t *testing.T) {
 	liar := memberAt("b", 1)
 	if err := d.NotifyAlive(&memberlist.Node{
 		Name: "c-9", Addr: net.IP{127, 0, 0, 1},
-		Meta: appendMeta(nil, &liar),
+		Meta: encodeMeta(&liar),
 	}); err == nil {
 		t.Error("a node that calls itself otherwise was let in")
 	}

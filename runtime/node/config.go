@@ -193,9 +193,6 @@ type RAS struct {
 // Level is a level of log lines.
 type Level slog.Level
 
-// minWebhookSecret is the shortest secret that a webhook.Config takes, in bytes.
-const minWebhookSecret = 16
-
 // Default is the configuration without environment or options.
 func Default() Config {
 	return Config{

@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/bus/webhook"
 	"github.com/carillon-rt/carillon/ras/ncclras"
 	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
@@ -162,8 +163,8 @@ func (c *Config) checkSecrets(p *problems) {
 	}
 	long := func(field string, secrets []string) {
 		for _, secret := range secrets {
-			if len(secret) < minWebhookSecret {
-				p.add(field, nil, "a secret has %d bytes, want at least %d", len(secret), minWebhookSecret)
+			if len(secret) < webhook.MinSecret {
+				p.add(field, nil, "a secret has %d bytes, want at least %d", len(secret), webhook.MinSecret)
 			}
 		}
 	}

@@ -24,8 +24,8 @@ const (
 	minBackoff, maxBackoff = 500 * time.Millisecond, 30 * time.Second
 	// giveUp bounds all attempts for one event.
 	giveUp = 5 * time.Minute
-	// minSecret is the shortest secret, in bytes.
-	minSecret = 16
+	// MinSecret is the length of the shortest secret, in bytes.
+	MinSecret = 16
 )
 
 // Config describes a Sink.
@@ -62,9 +62,9 @@ func New(cfg Config) (*Sink, error) {
 	cfg.Name = cmp.Or(cfg.Name, "webhook")
 	s := &Sink{client: client, log: cmp.Or(cfg.Logger, slog.Default()).With(semconv.LabelSink, cfg.Name)}
 	for i, secret := range cfg.Secrets {
-		if len(secret) < minSecret {
+		if len(secret) < MinSecret {
 			return nil, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret),
-				minSecret)
+				MinSecret)
 		}
 		signer, err := standardwebhooks.NewWebhookRaw([]byte(secret))
 		if err != nil {

@@ -208,3 +208,28 @@ func TestTrailText(t *testing.T) {
 		t.Errorf("it reads %v, %v", read, err)
 	}
 }
+
+// TestInStepBesideAHeartbeat: a communicator that only one of two ranks has doesn't set them apart.
+func TestInStepBesideAHeartbeat(t *testing.T) {
+	at := func(tp uint64, beats ...uint64) *track {
+		one := &track{lane: map[string]int{"tp": 0}, now: progress{{role: "tp"}: tp}}
+		for _, n := range beats {
+			one.lane["beat"], one.now[counter{role: "beat"}] = 0, n
+		}
+		one.states = []progress{one.now}
+		return one
+	}
+	for _, c := range []struct {
+		a, b   *track
+		inStep bool
+	}{
+		{at(5), at(5, 9), true},
+		{at(5, 9), at(5), true},
+		{at(5, 8), at(5, 9), false},
+		{at(5, 9), at(6), false},
+	} {
+		if got := c.a.inStep(c.b); got == yes != c.inStep {
+			t.Errorf("%v and %v are in step: %d", c.a.now, c.b.now, got)
+		}
+	}
+}

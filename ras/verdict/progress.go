@@ -294,11 +294,14 @@ func (t *track) apart(o *track) (n int) {
 	return n
 }
 
-// behind compares two ranks' counters in one lane: whether any is less in p than in o, and whether any is more.
-func (t *track) behind(p, o progress, lane int) (less, more bool) {
+// behind compares two states of t and other in one lane: whether any counter is less in p than in o, and whether any is
+// more. A communicator of a role that only one of the ranks has says nothing: one rank of each process may have a
+// heartbeat's.
+func (t *track) behind(other *track, p, o progress, lane int) (less, more bool) {
 	for _, counters := range []progress{p, o} {
 		for key := range counters {
-			if t.lane[key.role] == lane {
+			own, has := t.lane[key.role]
+			if _, both := other.lane[key.role]; both && has && own == lane {
 				less, more = less || p[key] < o[key], more || p[key] > o[key]
 			}
 		}
@@ -319,15 +322,15 @@ func (t *track) lanes() map[int]bool {
 func (t *track) inStep(o *track) answer {
 	in := yes
 	for lane := range t.lanes() {
-		in = min(in, max(t.was(o.states, t.now, lane), t.was(t.states, o.now, lane)))
+		in = min(in, max(t.was(o, o.states, t.now, lane), t.was(o, t.states, o.now, lane)))
 	}
 	return in
 }
 
-// was tells whether one of the states, the last one first, equals p.
-func (t *track) was(states []progress, p progress, lane int) answer {
+// was tells whether one of the states, the last one first, equals p, in a lane of t; they are t's and other's.
+func (t *track) was(other *track, states []progress, p progress, lane int) answer {
 	for _, state := range states {
-		less, more := t.behind(p, state, lane)
+		less, more := t.behind(other, p, state, lane)
 		switch {
 		case !less && !more:
 			return yes
@@ -477,7 +480,7 @@ func (t *track) met(o *track) bool {
 func (t *track) at(o *track, p progress) answer {
 	at := yes
 	for lane := range t.lanes() {
-		was := t.was(o.states, p, lane)
+		was := t.was(o, o.states, p, lane)
 		if was == maybe {
 			return maybe
 		}

@@ -28,16 +28,8 @@ func newTape(t *testing.T) (*tape.Writer, func() []tape.LifeRecord) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		r, err := tape.Open(w.Path())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = r.Close() }()
 		var records []tape.LifeRecord
-		for ev, err := range r.Events() {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for ev := range eventsOf(t, w) {
 			if ev.IsLife {
 				records = append(records, ev.Life)
 			}

@@ -251,16 +251,8 @@ func TestNumbersOfOperationsThatProgressTogether(t *testing.T) {
 	if err := errors.Join(rt.Close(t.Context()), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := tape.Open(w.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
 	var got []string
-	for ev, err := range r.Events() {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for ev := range eventsOf(t, w) {
 		switch {
 		case ev.Comm.Rank != 1:
 		case !ev.IsLife && ev.Op.Stage == tape.StageEnd:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -43,21 +44,33 @@ func recorded(
 	if err := errors.Join(rt.Close(t.Context()), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := tape.Open(w.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Close() })
 	var events []tape.Event
-	for ev, err := range r.Events() {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for ev := range eventsOf(t, w) {
 		if ev.IsLife && want(&ev) {
 			events = append(events, ev)
 		}
 	}
 	return events
+}
+
+// eventsOf yields the events of a tape that has been written.
+func eventsOf(t *testing.T, w *tape.Writer) iter.Seq[tape.Event] {
+	t.Helper()
+	r, err := tape.Open(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return func(yield func(tape.Event) bool) {
+		for ev, err := range r.Events() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(ev) {
+				return
+			}
+		}
+	}
 }
 
 // tell describes each record in a line, ordered by communicator, rank and time.

@@ -117,16 +117,8 @@ func TestWorldThatWasNotBegunOnTape(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := tape.Open(w.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
 	var got []string
-	for ev, err := range r.Events() {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for ev := range eventsOf(t, w) {
 		if rec := ev.Life; ev.IsLife && rec.Stage != tape.StageStart {
 			got = append(got, strings.Join([]string{
 				ev.Comm.Name, rec.Act.String(), rec.Stage.String(), rec.Code.String(),

@@ -169,7 +169,8 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		}
 	case v.Reason == UnfinishedGroup:
 		group := first.actor.openGroup(m)
-		if v.Text = openGroupText(&v, group); group.Unended {
+		v.Age = Age(group.Age)
+		if v.Text = openGroupText(v.Culprits, group); group.Unended {
 			v.Text.add(", and %s %s not %s", they(v.Culprits), have, m.entered(v.Culprits))
 		} else {
 			v.Text = say("%s %s a group job that has been open for %s: %s; until then %s cannot enter %s",

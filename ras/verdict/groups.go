@@ -91,23 +91,23 @@ func (v *Verdict) blameGroups(m *meeting, culprits []*actor) bool {
 	if i < 0 {
 		return false
 	}
-	v.Reason, v.Confidence = UnfinishedGroup, Certain
+	group := culprits[i].unended(m)
+	v.Reason, v.Confidence, v.Age = UnfinishedGroup, Certain, Age(group.Age)
 	v.Evidence = append([]Text{v.Text}, v.Evidence...)
-	v.Text = openGroupText(v, culprits[i].unended(m))
+	v.Text = openGroupText(v.Culprits, group)
 	v.Text.add(", and %s %s made other calls on %s", they(v.Culprits), haveText(v.Culprits), commText(m.slot))
 	v.setID()
 	return true
 }
 
-// openGroupText says that the culprits of a verdict have not ended their groups, of which one is given.
-func openGroupText(v *Verdict, group *OpenAct) Text {
-	v.Age = Age(group.Age)
+// openGroupText says that ranks have not ended their groups, of which one is given.
+func openGroupText(ranks []Rank, group *OpenAct) Text {
 	their := "their"
-	if len(v.Culprits) == 1 {
+	if len(ranks) == 1 {
 		their = "its"
 	}
 	return say("%s %s a group that has been open for %s%s: call GroupEnd; until then %s calls are not made",
-		culpritsText(v.Culprits), haveText(v.Culprits), v.Age, startedAt(group), their)
+		culpritsText(ranks), haveText(ranks), Age(group.Age), startedAt(group), their)
 }
 
 // leftOpen is the verdict on ranks whose programs have not ended a group for long, if no rank is known to wait for the

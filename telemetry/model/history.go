@@ -25,7 +25,7 @@ const (
 // calls before an error ordered with those after it. Calls of one group are made together, in no order.
 type History struct {
 	calls []Call
-	apart overlaps // by calls that are no longer in calls
+	apart overlaps // that were known when calls were last left out
 }
 
 // overlaps has communicators whose calls overlapped, and when the last such call was made.
